@@ -1,0 +1,39 @@
+# make lab | test | check | bench | reproduce. Everything runs in .venv, made on first use.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: lab test test-full check format reproduce clean
+
+lab: .venv/runtime
+	$(BIN)/python -m lab
+
+test: .venv/dev
+	$(BIN)/python -m pytest
+
+test-full: .venv/dev
+	$(BIN)/python -m pytest -m "full or not full" --timeout 3600
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+reproduce: .venv/runtime
+	$(BIN)/python -m engine reproduce
+
+# The stamps are newer than the requirement files once pip has finished, so a changed pin installs again.
+.venv/runtime: requirements.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Attention Lab needs Python 3.11 or newer; this is %d.%d. Try: make lab PYTHON=python3.11" % v[:2])'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -r requirements.txt
+	@touch $@
+
+.venv/dev: requirements.txt requirements-dev.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Attention Lab needs Python 3.11 or newer; this is %d.%d. Try: make test PYTHON=python3.11" % v[:2])'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -r requirements-dev.txt
+	@touch $@ .venv/runtime

@@ -1,0 +1,220 @@
+"""What the command line does, apart from how it is called. Imports no torch."""
+
+import getpass
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from engine import corpus, device, estimates, reference
+from engine.experiments import EXPERIMENTS, Experiment, experiment
+from engine.runs import files
+from engine.runs.dispatcher import TICK_SECONDS, AlreadyRunning, Dispatcher
+from engine.runs.launch import specs
+from engine.runs.local import LocalEngine
+from engine.runs.spec import RunSpec
+from engine.runs.store import ACTIVE, ENDED, Run, Store
+
+
+def show(shown: Experiment) -> dict[str, Any]:
+    """The chapter's figures and the shipped reference, as the JSON that ``show --json`` prints."""
+    shipped = reference.load(shown.id)
+    rows = []
+    for variant in shown.variants:
+        value = shown.chapter.get((variant, shown.metric))
+        row = shipped.rows.get(variant) if shipped else None
+        rows.append(
+            {
+                "variant": variant,
+                "metric": shown.metric,
+                "chapter": None if value is None else value.low if value.printed else [value.low, value.high],
+                "reference": None
+                if row is None or shipped is None
+                else {
+                    "mean": row.mean(shown.metric),
+                    "sd": row.sd(shown.metric),
+                    "seeds": list(row.seeds),
+                    "device": shipped.device,
+                    "date": shipped.date,
+                },
+            }
+        )
+    return {"id": shown.id, "rows": rows}
+
+
+def show_text(shown: dict[str, Any]) -> str:
+    """``show`` for people."""
+    lines = [f"{'variant':22}{'chapter':>18}{'reference':>22}"]
+    for row in shown["rows"]:
+        chapter, shipped = row["chapter"], row["reference"]
+        said = "-" if chapter is None else f"{chapter}"
+        if isinstance(chapter, list):
+            said = f"about {sum(chapter) / 2:.1f}"
+        measured = "-"
+        if shipped is not None:
+            spread = "" if shipped["sd"] is None else f" ± {shipped['sd']:.2f}"
+            measured = f"{shipped['mean']:.2f}{spread}"
+        lines.append(f"{row['variant']:22}{said:>18}{measured:>22}")
+    return "\n".join(lines)
+
+
+def run(
+    experiment_id: str,
+    budget: str,
+    seeds: Sequence[int],
+    variants: Sequence[str] | None,
+    corpus_id: str | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Train a sweep and wait for it. Returns the document of ``run --json`` and the reasons of failures.
+
+    Raises ValueError: when an argument names nothing there is.
+    """
+    chosen = corpus_id or _default_corpus()
+    wanted = specs(experiment_id, budget, seeds, chosen, variants)
+    store = Store()
+    began = time.monotonic()
+    sweep = store.submit(wanted, user=_user())
+    runs = _wait(store, [sweep])
+    rows = [
+        {"variant": run.spec.variant, "seed": run.spec.seed, "state": run.state, "measured": run.measured}
+        | ({"reason": run.reason} if run.reason else {})
+        for run in runs
+    ]
+    document = {
+        "id": experiment_id,
+        "budget": budget,
+        "device": device.describe().title,
+        "seconds": round(time.monotonic() - began, 1),
+        "rows": rows,
+    }
+    return document, _failures(runs)
+
+
+def run_text(document: dict[str, Any]) -> str:
+    """``run`` for people."""
+    metric = experiment(document["id"]).metric
+    lines = [f"{document['id']}, {document['budget']} budget, {document['device']}"]
+    for row in document["rows"]:
+        value = row["measured"].get(metric)
+        shown = row.get("reason") or row["state"] if value is None else f"{value:.2f}"
+        lines.append(f"{row['variant']:22} seed {row['seed']:<6} {shown}")
+    return "\n".join([*lines, f"{document['seconds']} s"])
+
+
+def reproduce(*, write_reference: bool) -> list[str]:
+    """Train every experiment at the chapter's budget on the chapter's text. Returns reasons of failures.
+
+    What is measured already is not measured again; what was interrupted goes on from its checkpoint.
+    Raises CorpusError: when the chapter's text cannot be had.
+    """
+    store, failures = Store(), []
+    for chosen in EXPERIMENTS.values():
+        wanted = specs(chosen.id, "chapter", chosen.seeds, corpus.TINYSHAKESPEARE)
+        sweeps = _missing(store, wanted)
+        _wait(store, sweeps)
+        runs = [run for spec in wanted if (run := newest(store, spec))]
+        failures += _failures(runs)
+        if write_reference and not _failures(runs):
+            path = reference.write(chosen.id, store, runs)
+            print(f"{chosen.id}: wrote {path.name}", file=sys.stderr)
+    return failures
+
+
+def calibrate() -> None:
+    """Time what was never timed on this device: every variant at every budget."""
+    text = _default_corpus()
+    for chosen in EXPERIMENTS.values():
+        for budget in chosen.budgets:
+            estimates.calibrate(specs(chosen.id, budget, (0,), text))
+
+
+def newest(store: Store, spec: RunSpec) -> Run | None:
+    """The newest run of the same digest, a finished one before any other."""
+    runs = store.runs(digests=[spec.digest])
+    finished = [run for run in runs if run.state in ("done", "diverged")]
+    return next(reversed(finished or runs), None)
+
+
+def _missing(store: Store, wanted: Sequence[RunSpec]) -> list[str]:
+    """Queue what is not measured; resume what can go on. Returns the sweeps to wait for."""
+    new, sweeps = [], list[str]()
+    for spec in wanted:
+        run = newest(store, spec)
+        if run is None:
+            new.append(spec)
+        elif run.state not in ("done", "diverged"):
+            store.resume(run.id)
+            sweeps.append(run.sweep)
+    return [*sweeps, store.submit(new, user=_user())] if new else sweeps
+
+
+def _wait(store: Store, sweeps: Sequence[str]) -> list[Run]:
+    """Wait until all runs of the sweeps ended, dispatching them here if nobody else does."""
+    said: dict[int, str] = {}
+    with ExitStack() as stack:
+        dispatcher: Dispatcher | None = None
+        try:
+            while True:
+                if dispatcher is None:
+                    # While the lab is open its dispatcher does the work; ours is the next in line.
+                    with suppress(AlreadyRunning):
+                        dispatcher = stack.enter_context(Dispatcher(store, LocalEngine()))
+                try:
+                    if dispatcher is not None:
+                        dispatcher.tick()
+                    runs = [run for sweep in dict.fromkeys(sweeps) for run in store.runs(sweep=sweep)]
+                except sqlite3.OperationalError as error:
+                    print(f"waiting: {error}", file=sys.stderr)
+                    time.sleep(1)
+                    continue
+                _say(store, runs, said)
+                if all(run.state in ENDED for run in runs):
+                    return runs
+                time.sleep(TICK_SECONDS)
+        except KeyboardInterrupt:
+            print("stopping: runs save a checkpoint first", file=sys.stderr)
+            for run in runs:
+                if run.state == "queued":
+                    store.cancel(run.id)
+                elif run.state in ACTIVE:
+                    files.request_stop(store.directory(run.id), run.attempt, "stop")
+            if dispatcher is not None:
+                dispatcher.stop_runs()
+            raise
+
+
+def _say(store: Store, runs: Sequence[Run], said: dict[int, str]) -> None:
+    """Progress on stderr: a line when a run changes state or has come a tenth further."""
+    for run in runs:
+        step = files.last_record(store.directory(run.id)).get("step", 0) if run.state == "running" else 0
+        tenth = 10 * step // run.spec.budget.steps
+        text = run.state + (f", {10 * tenth} %" if tenth else "") + (f": {run.reason}" if run.reason else "")
+        if said.get(run.id) != text:
+            said[run.id] = text
+            print(f"#{run.id} {run.spec.variant}, seed {run.spec.seed}: {text}", file=sys.stderr, flush=True)
+
+
+def _failures(runs: Sequence[Run]) -> list[str]:
+    return [
+        f"#{run.id} {run.spec.variant}, seed {run.spec.seed}: {run.state}: {run.reason}"
+        for run in runs
+        if run.state in ("failed", "interrupted", "cancelled")
+    ]
+
+
+def _default_corpus() -> str:
+    chosen, notice = corpus.default_corpus_id()
+    if notice:
+        print(notice, file=sys.stderr)
+    return chosen
+
+
+def _user() -> str:
+    """Whose turn it is when several people share the machine."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return str(os.getpid())

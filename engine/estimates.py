@@ -1,0 +1,98 @@
+"""How long a run will take on this device, from what was timed here before. Imports no torch.
+
+Times lie in ``data/cache/speed.json``: seconds a training step and an evaluation take, by configuration,
+batch, context and device. ``calibrate`` fills it with a few timed steps; every finished run improves it.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from filelock import FileLock
+
+from engine import device, paths
+from engine.experiments import Budget
+from engine.runs import files
+from engine.runs.local import default_slots
+from engine.runs.spec import RunSpec, digest
+
+START_SECONDS = 4.0  # processes, imports, first evaluation
+WARM_UP_STEPS, TIMED_STEPS = 2, 4
+
+
+def run_seconds(spec: RunSpec) -> float | None:
+    """Expected duration of one run in seconds, or None when nothing like it was timed here."""
+    step_seconds = _known().get(key(spec))
+    if not isinstance(step_seconds, float):
+        return None
+    return START_SECONDS + spec.budget.steps * step_seconds
+
+
+def sweep_seconds(specs: Sequence[RunSpec]) -> float | None:
+    """Expected duration of runs that share this machine's slots; None when one was never timed."""
+    each = [run_seconds(spec) for spec in specs]
+    known = [seconds for seconds in each if seconds is not None]
+    if len(known) < len(each) or not known:
+        return None
+    # The longest first is how a greedy plan comes closest; ours is first come, first served.
+    slots = [0.0] * default_slots()
+    for seconds in known:
+        slots[slots.index(min(slots))] += seconds
+    return max(slots)
+
+
+def remember(spec: RunSpec, step_seconds: float) -> None:
+    """Keep what a step of such a run took, everything included."""
+    path = _path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        files.write_json(path, {**_known(), key(spec): round(step_seconds, 6)})
+
+
+def calibrate(specs: Iterable[RunSpec]) -> None:
+    """Time a few steps of every run that was never timed here. Imports torch; call it in a process apart."""
+    import torch
+
+    from engine.training import Training
+
+    torch.set_num_threads(max(1, torch.get_num_threads() // default_slots()))
+    for spec in specs:
+        if run_seconds(spec) is not None:
+            continue
+        ids = torch.randint(spec.config.vocab_size, (spec.budget.context_length * 64,))
+        training = Training(
+            config=spec.config,
+            budget=spec.budget,
+            seed=0,
+            train_ids=ids,
+            held_out_ids=ids,
+            device=device.describe().kind,
+        )
+        for _ in range(WARM_UP_STEPS):
+            training.advance().item()
+        began = time.perf_counter()
+        for _ in range(TIMED_STEPS):
+            training.advance().item()
+        remember(spec, (time.perf_counter() - began) / TIMED_STEPS * (1 + _evaluation_share(spec.budget)))
+
+
+def _evaluation_share(budget: Budget) -> float:
+    """What evaluations add to a step: the chapter's held-out text is 359 windows, forward only (a third)."""
+    return 359 / 3 / (budget.batch_size * budget.evaluate_every)
+
+
+def key(spec: RunSpec) -> str:
+    """Names a speed: what decides how long a step takes."""
+    budget = {name: value for name, value in spec.budget.to_dict().items() if name != "learning_rate"}
+    here = device.describe()
+    return digest(
+        {"config": spec.config.to_dict(), "budget": budget, "device": here.title, "slots": default_slots()}
+    )
+
+
+def _path() -> Path:
+    return paths.DATA / "cache" / "speed.json"
+
+
+def _known() -> dict[str, object]:
+    return files.read_json(_path()) or {}

@@ -1,0 +1,185 @@
+"""The shipped reference: what the shipped code measured, with device, seeds and date. Imports no torch
+until weights are written or the code is vouched for.
+
+``checkpoints/reference/<experiment>.json`` holds figures and curves of all seeds; beside it lie the
+weights of seed 0 of the models that pages load, without optimiser state.
+"""
+
+import hashlib
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from engine import paths
+from engine.experiments import experiment
+from engine.models.config import ModelConfig
+from engine.runs import files
+from engine.runs.store import Run, Store
+from engine.variants import variant
+
+# What pages look into; their weights are shipped.
+WEIGHTS = {"averages": ("average", "average-positions", "average-added")}
+VOUCHED_STEPS = 20
+VOUCHED_TOLERANCE = 1e-3  # nats: other processors add in another order
+
+
+@dataclass(frozen=True)
+class ReferenceRow:
+    """One variant: figures by seed, curves by seed as [step, held-out perplexity] pairs.
+
+    losses: nats of the first 20 steps on made-up tokens; whoever gets the same has the same code.
+    """
+
+    measured: dict[str, dict[str, float | None]]
+    curves: dict[str, list[list[float]]]
+    seconds: dict[str, float]
+    losses: list[float]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds measured, ascending."""
+        return tuple(sorted(int(seed) for seed in self.measured))
+
+    def values(self, metric: str) -> list[float]:
+        """The figure of every seed that has one, by ascending seed."""
+        found = (self.measured[str(seed)].get(metric) for seed in self.seeds)
+        return [value for value in found if value is not None]
+
+    def mean(self, metric: str) -> float | None:
+        """Mean over the seeds, None without any."""
+        values = self.values(metric)
+        return statistics.fmean(values) if values else None
+
+    def sd(self, metric: str) -> float | None:
+        """Standard deviation over the seeds (n - 1), None under two."""
+        values = self.values(metric)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The shipped figures of one experiment, all at its chapter budget.
+
+    device, threads, versions, date: where, with what and when they were measured.
+    code: digest of ``engine/models`` and ``training.py`` as they were then.
+    """
+
+    id: str
+    device: str
+    threads: int
+    versions: dict[str, str]
+    date: str
+    corpus_sha256: str
+    code: str
+    rows: dict[str, ReferenceRow]
+
+
+@lru_cache(maxsize=32)
+def load(experiment_id: str) -> Reference | None:
+    """The shipped reference of an experiment, or None where none is shipped yet."""
+    data = files.read_json(paths.REFERENCE / f"{experiment_id}.json")
+    if data is None:
+        return None
+    rows = {name: ReferenceRow(**row) for name, row in data.pop("rows").items()}
+    return Reference(rows=rows, **data)
+
+
+def weights(experiment_id: str, variant_id: str) -> Path | None:
+    """The shipped weights of a variant (seed 0), or None where none are shipped."""
+    path = paths.REFERENCE / experiment_id / f"{variant_id}.safetensors"
+    return path if path.exists() else None
+
+
+def code_digest() -> str:
+    """sha256 of the sources that decide what training computes, cut to 16 hex digits."""
+    engine = paths.ROOT / "engine"
+    sources = [*sorted((engine / "models").glob("*.py")), engine / "evaluation.py", engine / "training.py"]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+
+
+def first_losses(config: ModelConfig) -> list[float]:
+    """Training losses in nats of the first 20 steps, seed 0, on made-up tokens, on a CPU.
+
+    Quick and free of any text, so that a test can tell whether changed code still trains the same.
+    """
+    import torch
+
+    from engine.experiments import Budget
+    from engine.training import Training
+
+    ids = torch.randint(config.vocab_size, (4096,), generator=torch.Generator().manual_seed(0))
+    training = Training(
+        config=config,
+        budget=Budget(steps=VOUCHED_STEPS, batch_size=4, context_length=64),
+        seed=0,
+        train_ids=ids[:2048].repeat(2),
+        held_out_ids=ids[2048:],
+    )
+    return [training.advance().item() for _ in range(VOUCHED_STEPS)]
+
+
+def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
+    """Make the shipped reference of finished chapter-budget runs. Returns the JSON's path.
+
+    Raises ValueError: when a variant has no finished run, or they differ in device, code or text.
+    """
+    from engine import checkpoint
+
+    done = list(runs)
+    rows: dict[str, ReferenceRow] = {}
+    for name in experiment(experiment_id).variants:
+        mine = {str(run.spec.seed): run for run in done if run.spec.variant == name}
+        if not mine:
+            raise ValueError(f"{experiment_id} has no finished run of {name}.")
+        rows[name] = ReferenceRow(
+            measured={seed: run.measured for seed, run in mine.items()},
+            curves={seed: curve(store.directory(run.id)) for seed, run in mine.items()},
+            seconds={seed: round(run.seconds or 0, 1) for seed, run in mine.items()},
+            losses=[round(loss, 6) for loss in first_losses(variant(name).config)],
+        )
+    environment = _one_environment(done)
+    folder = paths.REFERENCE / experiment_id
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in WEIGHTS.get(experiment_id, ()):
+        run = next(run for run in done if run.spec.variant == name and run.spec.seed == 0)
+        tensors, header = checkpoint.load(store.directory(run.id) / "checkpoint.safetensors")
+        kept = {key: tensor for key, tensor in tensors.items() if key.startswith("model.")}
+        checkpoint.save(folder / f"{name}.safetensors", kept, header)
+    reference = Reference(
+        id=experiment_id,
+        device=environment["device"],
+        threads=environment["threads"],
+        versions={key: environment[key] for key in ("lab", "torch", "python")},
+        date=time.strftime("%Y-%m-%d", time.gmtime(max(run.ended or 0 for run in done))),
+        corpus_sha256=done[0].spec.corpus_sha256,
+        code=code_digest(),
+        rows=rows,
+    )
+    path = paths.REFERENCE / f"{experiment_id}.json"
+    files.write_json(path, asdict(reference))
+    load.cache_clear()
+    return path
+
+
+def curve(directory: Path) -> list[list[float]]:
+    """[step, held-out perplexity] of a run, as far as it came."""
+    return [
+        [record["step"], round(record["validation_perplexity"], 3)]
+        for record in files.records(directory)
+        if record.get("validation_perplexity") is not None
+    ]
+
+
+def _one_environment(runs: list[Run]) -> dict[str, Any]:
+    first = runs[0]
+    for run in runs[1:]:
+        if (run.environment, run.spec.corpus_sha256) != (first.environment, first.spec.corpus_sha256):
+            raise ValueError(
+                f"runs #{first.id} and #{run.id} differ in device, versions or text; "
+                f"a reference is of one kind."
+            )
+    return first.environment

@@ -1,0 +1,176 @@
+"""One process a data folder that turns queued runs into running ones: ``python -m engine.runs.dispatcher``.
+
+It owns no run: supervisors outlive it, and the next dispatcher adopts them from the ledger. It is the
+only writer of states that follow from what a run's folder says.
+"""
+
+import signal
+import sqlite3
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+from filelock import FileLock, Timeout
+
+from engine import paths
+from engine.runs import files
+from engine.runs.local import Engine, LocalEngine
+from engine.runs.store import ACTIVE, Run, State, Store
+from engine.runs.supervise import plain_os_error
+
+TICK_SECONDS = 0.1
+HEARTBEAT_NAME = "dispatcher.json"
+
+
+class AlreadyRunning(RuntimeError):
+    """Another dispatcher serves this data folder."""
+
+
+class Dispatcher:
+    """Holds the folder's lock while it is open (use it in a ``with``) and does its work in ``tick``.
+
+    Raises AlreadyRunning: on entering, when another process holds the lock.
+    """
+
+    def __init__(self, store: Store, engine: Engine) -> None:
+        self.store, self.engine = store, engine
+        self._lock = FileLock(store.root / "dispatcher.lock", timeout=0)
+
+    def __enter__(self) -> "Dispatcher":
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise AlreadyRunning(
+                f"another dispatcher already serves {self.store.root}; one is enough, and this one ends."
+            ) from None
+        process = psutil.Process()
+        files.write_json(
+            self.store.root / HEARTBEAT_NAME, {"pid": process.pid, "created": process.create_time()}
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        (self.store.root / HEARTBEAT_NAME).unlink(missing_ok=True)
+        self._lock.release()
+
+    def tick(self) -> None:
+        """Record what happened, then start what may start."""
+        active = []
+        for run in self.store.runs(states=ACTIVE):
+            if self._still_active(run):
+                active.append(run)
+        free = sorted(set(range(self.engine.capacity())) - {run.slot for run in active})
+        if not free:
+            return
+        queued = self.store.runs(states=("queued",))
+        busy = Counter(run.user for run in active)
+        for slot in free:
+            if not queued:
+                return
+            run = min(queued, key=lambda run: (busy[run.user], run.id))
+            queued.remove(run)
+            if self._start(run, slot):
+                busy[run.user] += 1
+
+    def stop_runs(self, timeout: float = 4.0) -> None:
+        """Ask every active run to save and end, and record that they did."""
+        for run in self.store.runs(states=ACTIVE):
+            files.request_stop(self.store.directory(run.id), run.attempt, "stop")
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if not [run for run in self.store.runs(states=ACTIVE) if self._still_active(run)]:
+                return
+            time.sleep(0.05)
+
+    def _still_active(self, run: Run) -> bool:
+        directory = self.store.directory(run.id)
+        if self.engine.alive(run, directory):
+            if run.state == "starting" and (directory / f"pid.{run.attempt}.json").exists():
+                self.store.advance(run.id, "starting", "running")
+            return True
+        state, changes = verdict(directory, run.attempt)
+        self.store.advance(run.id, run.state, state, ended=time.time(), **changes)
+        return False
+
+    def _start(self, run: Run, slot: int) -> bool:
+        started = {"slot": slot, "started": time.time()}
+        if not self.store.advance(run.id, "queued", "starting", **started):
+            return False  # cancelled between reading and writing
+        directory = self.store.directory(run.id)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            files.write_bytes(directory / "spec.json", run.spec.to_json().encode())
+            self.engine.launch(run, directory, slot)
+        except OSError as error:
+            reason = plain_os_error(error)
+            self.store.advance(run.id, "starting", "failed", reason=reason, ended=time.time())
+            return False
+        return True
+
+
+def verdict(directory: Path, attempt: int) -> tuple[State, dict[str, Any]]:
+    """How an attempt whose processes are gone ended: the state, and the columns that go with it."""
+    outcome = files.read_json(directory / "outcome.json") or {}
+    if outcome.get("attempt") != attempt:
+        outcome = {}
+    ended = files.read_json(directory / f"exit.{attempt}.json")
+    last = files.last_record(directory)
+    changes: dict[str, Any] = {"seconds": outcome.get("seconds", last.get("seconds"))}
+    if "environment" in outcome:
+        changes["environment"] = outcome["environment"]
+    if outcome.get("state") and (ended is None or not ended["reason"] or outcome["state"] == "failed"):
+        changes |= {"reason": outcome.get("reason", ""), "measured": outcome.get("measured", {})}
+        return outcome["state"], changes
+    if files.stop_requested(directory, attempt) == "cancel":
+        at = f", at step {last['step']:,}" if last else ""
+        return "cancelled", {**changes, "reason": f"by you{at}"}
+    if ended is None:
+        return "interrupted", {**changes, "reason": "its supervisor was killed"}
+    if files.stop_requested(directory, attempt) == "stop":
+        return "interrupted", {**changes, "reason": "the lab was closed"}
+    return "failed", {**changes, "reason": ended["reason"] or "the trainer ended without a word"}
+
+
+def running(root: Path | None = None) -> bool:
+    """Whether a dispatcher serves this data folder, now."""
+    known = files.read_json((root or paths.RUNS) / HEARTBEAT_NAME)
+    if known is None:
+        return False
+    try:
+        return bool(psutil.Process(known["pid"]).create_time() == known["created"])
+    except (psutil.Error, KeyError):
+        return False
+
+
+def main() -> int:
+    """Serve until asked to end (Ctrl-C, SIGTERM); then runs are asked to save and end first."""
+    asked = False
+
+    def ask(*_: object) -> None:
+        nonlocal asked
+        asked = True
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    try:
+        with Dispatcher(Store(), LocalEngine()) as dispatcher:
+            while not asked:
+                try:
+                    dispatcher.tick()
+                except (sqlite3.OperationalError, OSError) as error:
+                    # A full disk or a busy ledger passes; the runs themselves go on meanwhile.
+                    print(f"dispatcher: {error}", file=sys.stderr, flush=True)
+                    time.sleep(1)
+                time.sleep(TICK_SECONDS)
+            dispatcher.stop_runs()
+    except AlreadyRunning as error:
+        print(error, file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""From an experiment's definition to the runs of one sweep. Imports no torch."""
+
+from collections.abc import Sequence
+
+from engine import corpus
+from engine.experiments import experiment
+from engine.runs.spec import RunSpec
+from engine.variants import variant
+
+
+def specs(
+    experiment_id: str,
+    budget_name: str,
+    seeds: Sequence[int],
+    corpus_id: str,
+    variants: Sequence[str] | None = None,
+) -> list[RunSpec]:
+    """The runs of a sweep, seed by seed, so that a first whole comparison is there early.
+
+    Raises ValueError: when a name is unknown or a variant is none of the experiment's; CorpusError (a
+        ValueError): when the text cannot be had.
+    """
+    chosen = experiment(experiment_id)
+    for name in variants or ():
+        if name not in chosen.variants:
+            raise ValueError(f"no variant {name!r} in {chosen.id}; there are: {', '.join(chosen.variants)}.")
+    sha256 = corpus.sha256_of(corpus_id)
+    return [
+        RunSpec(
+            experiment=chosen.id,
+            variant=name,
+            budget_name=budget_name,
+            config=variant(name).config,
+            budget=chosen.budget(budget_name),
+            corpus=corpus_id,
+            corpus_sha256=sha256,
+            seed=seed,
+        )
+        for seed in seeds
+        for name in variants or chosen.variants
+    ]

@@ -1,0 +1,114 @@
+"""Runs on this machine: detached supervisors, one a slot."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from filelock import FileLock, Timeout
+
+from engine import paths
+from engine.runs.store import Run
+
+ADOPTION_SECONDS = 10.0
+TRAINER = (sys.executable, "-m", "engine.runs.trainer")
+
+
+class Engine(Protocol):
+    """Where runs are carried out. The folder of a run is the whole protocol; see ``files.py``."""
+
+    def capacity(self) -> int:
+        """How many runs may be active at once."""
+
+    def launch(self, run: Run, directory: Path, slot: int) -> None:
+        """Start the run's attempt. Raises OSError: when no process can be made."""
+
+    def alive(self, run: Run, directory: Path) -> bool:
+        """Whether the run's attempt is still being carried out."""
+
+
+class LocalEngine:
+    """Detached supervisors on this machine: they outlive the dispatcher, and the next one adopts them.
+
+    slots: how many runs at once; by default ``default_slots()``.
+    trainer: the trainer's command; its folder and attempt are appended.
+    memory_bytes: what one run may use; by default a share of the machine.
+    """
+
+    def __init__(
+        self, slots: int | None = None, trainer: Sequence[str] = TRAINER, memory_bytes: int | None = None
+    ) -> None:
+        self._slots = slots or default_slots()
+        self._trainer = list(trainer)
+        self._memory_bytes = memory_bytes or 0
+        self._started: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
+        self._first_seen: dict[tuple[int, int], float] = {}
+
+    def capacity(self) -> int:
+        return self._slots
+
+    def launch(self, run: Run, directory: Path, slot: int) -> None:  # noqa: ARG002 - slots are alike here
+        command = [sys.executable, "-m", "engine.runs.supervise", str(directory), str(run.attempt)]
+        threads = str(max(1, usable_cores() // self._slots))
+        detached: dict[str, object] = (
+            {"creationflags": 0x00000208}  # DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP
+            if sys.platform == "win32"
+            else {"start_new_session": True}
+        )
+        self._started[run.id, run.attempt] = subprocess.Popen(
+            [*command, str(self._memory_bytes), json.dumps(self._trainer)],
+            cwd=paths.ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": threads, "ATTENTION_LAB_HOME": str(paths.HOME)},
+            **detached,  # type: ignore[call-overload]
+        )
+
+    def alive(self, run: Run, directory: Path) -> bool:
+        key = (run.id, run.attempt)
+        supervisor = self._started.get(key)
+        if supervisor is not None:
+            if supervisor.poll() is None:
+                return True
+            del self._started[key]  # reaped; what it left in the folder tells the rest
+            return False
+        if (directory / f"exit.{run.attempt}.json").exists():
+            return False
+        if not (directory / f"claim.{run.attempt}").exists():
+            # Another dispatcher launched it a moment ago, or died before it could.
+            first = self._first_seen.setdefault(key, time.monotonic())
+            return time.monotonic() - first < ADOPTION_SECONDS
+        return _locked(directory / "alive.lock")
+
+
+def default_slots() -> int:
+    """Runs at once on this machine: one a core, four at most; ``ATTENTION_LAB_SLOTS`` decides otherwise.
+
+    Tiny models gain little from a second thread, so a sweep is fastest with one run a core.
+    """
+    given = os.environ.get("ATTENTION_LAB_SLOTS", "")
+    if given.isdigit() and 1 <= int(given) <= 64:
+        return int(given)
+    return min(4, usable_cores())
+
+
+def usable_cores() -> int:
+    """Processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _locked(path: Path) -> bool:
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return False

@@ -1,0 +1,212 @@
+"""The ledger of all runs: one SQLite file, read and written by pages, command line and dispatcher.
+
+A run's state changes only by compare-and-set, so of two writers one always learns that it was late.
+Imports no torch.
+"""
+
+import json
+import secrets
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from engine import paths
+from engine.runs import files
+from engine.runs.spec import RunSpec
+
+State = Literal["queued", "starting", "running", "done", "diverged", "failed", "cancelled", "interrupted"]
+STATES: tuple[State, ...] = get_args(State)
+ACTIVE: tuple[State, ...] = ("starting", "running")
+ENDED: tuple[State, ...] = ("done", "diverged", "failed", "cancelled", "interrupted")
+RESUMABLE: tuple[State, ...] = ("failed", "cancelled", "interrupted")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    sweep TEXT NOT NULL,
+    user TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '',
+    attempt INTEGER NOT NULL DEFAULT 1,
+    slot INTEGER,
+    created REAL NOT NULL,
+    started REAL,
+    ended REAL,
+    seconds REAL,
+    measured TEXT NOT NULL DEFAULT '{}',
+    environment TEXT NOT NULL DEFAULT '{}'
+);
+CREATE INDEX IF NOT EXISTS runs_state ON runs (state);
+CREATE INDEX IF NOT EXISTS runs_sweep ON runs (sweep);
+CREATE INDEX IF NOT EXISTS runs_digest ON runs (digest);
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row, as it stood when read.
+
+    sweep: shared by all runs that one click or command started.
+    attempt: 1, and one more at each resume.
+    created, started, ended: seconds since the epoch, for display; seconds: time trained, by a clock
+        that nobody sets, over all attempts.
+    measured: the final figures by metric; None stands for a value too large to print.
+    environment: device, threads, versions: what the reproducibility card shows.
+    """
+
+    id: int
+    sweep: str
+    user: str
+    spec: RunSpec
+    digest: str
+    state: State
+    reason: str
+    attempt: int
+    slot: int | None
+    created: float
+    started: float | None
+    ended: float | None
+    seconds: float | None
+    measured: dict[str, float | None]
+    environment: dict[str, Any]
+
+
+class Store:
+    """All runs of one data folder. Cheap to make; every call opens and closes its own connection.
+
+    Raises sqlite3.OperationalError: when the file cannot be written (a full disk, a lock held for 10 s).
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or paths.RUNS
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._connect() as db:
+            db.executescript(_SCHEMA)
+            # Never hand out the id of a folder that is still there, though its row was lost.
+            highest = max((int(p.name) for p in self.root.iterdir() if p.name.isdigit()), default=0)
+            known = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
+            if known is None:
+                db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('runs', ?)", (highest,))
+            elif known[0] < highest:
+                db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'runs'", (highest,))
+
+    def directory(self, run_id: int) -> Path:
+        """Where a run's files lie; it may not exist yet."""
+        return self.root / str(run_id)
+
+    def submit(self, specs: Iterable[RunSpec], user: str = "local", sweep: str | None = None) -> str:
+        """Queue runs as one sweep. Returns the sweep's token."""
+        sweep = sweep or secrets.token_hex(4)
+        now = time.time()
+        rows = [(sweep, user, spec.to_json(), spec.digest, "queued", now) for spec in specs]
+        with self._connect() as db:
+            db.executemany(
+                "INSERT INTO runs (sweep, user, spec, digest, state, created) VALUES (?, ?, ?, ?, ?, ?)", rows
+            )
+        return sweep
+
+    def get(self, run_id: int) -> Run | None:
+        """One run, or None when there is no such id."""
+        return next(iter(self._select("id = ?", (run_id,))), None)
+
+    def runs(
+        self,
+        *,
+        sweep: str | None = None,
+        states: Sequence[State] | None = None,
+        digests: Sequence[str] | None = None,
+    ) -> list[Run]:
+        """Runs that match every argument given, oldest first."""
+        where, values = ["1"], list[Any]()
+        if sweep is not None:
+            where.append("sweep = ?")
+            values.append(sweep)
+        for column, allowed in (("state", states), ("digest", digests)):
+            if allowed is not None:
+                where.append(f"{column} IN ({', '.join('?' * len(allowed))})")
+                values.extend(allowed)
+        return self._select(" AND ".join(where), values)
+
+    def advance(self, run_id: int, old: State, new: State, **changes: Any) -> bool:
+        """Compare-and-set of the state, with other columns in the same write.
+
+        Returns False, and writes nothing, when the run is not in ``old``.
+        """
+        for column in ("measured", "environment"):
+            if column in changes:
+                changes[column] = json.dumps(changes[column], allow_nan=False)
+        assignments = ", ".join(f"{column} = ?" for column in ("state", *changes))
+        with self._connect() as db:
+            done = db.execute(
+                f"UPDATE runs SET {assignments} WHERE id = ? AND state = ?",
+                (new, *changes.values(), run_id, old),
+            )
+            return done.rowcount == 1
+
+    def cancel(self, run_id: int) -> None:
+        """Stop a run: at once when it is queued, else by its supervisor. Ended runs are left alone."""
+        if self.advance(run_id, "queued", "cancelled", reason="by you, before it started", ended=time.time()):
+            return
+        run = self.get(run_id)
+        if run is not None and run.state in ACTIVE:
+            files.request_stop(self.directory(run_id), run.attempt, "cancel")
+
+    def resume(self, run_id: int) -> bool:
+        """Queue an ended run again; it goes on from its last checkpoint. False when it cannot be."""
+        run = self.get(run_id)
+        return (
+            run is not None
+            and run.state in RESUMABLE
+            and self.advance(run_id, run.state, "queued", attempt=run.attempt + 1, reason="", ended=None)
+        )
+
+    def delete(self, run_id: int) -> bool:
+        """Remove an ended run and its files. False when it is not ended."""
+        with self._connect() as db:
+            marks = ", ".join("?" * len(ENDED))
+            gone = db.execute(f"DELETE FROM runs WHERE id = ? AND state IN ({marks})", (run_id, *ENDED))
+            if gone.rowcount != 1:
+                return False
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self.directory(run_id))
+        return True
+
+    def queue_position(self, run_id: int) -> int:
+        """How many queued runs are older than this one. (Fair turns may start it sooner.)"""
+        with self._connect() as db:
+            row = db.execute(
+                "SELECT COUNT(*) FROM runs WHERE state = 'queued' AND id < ?", (run_id,)
+            ).fetchone()
+            return int(row[0])
+
+    def _select(self, where: str, values: Sequence[Any]) -> list[Run]:
+        with self._connect() as db:
+            rows = db.execute(f"SELECT * FROM runs WHERE {where} ORDER BY id", tuple(values)).fetchall()
+        return [_run(row) for row in rows]
+
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        db = sqlite3.connect(self.root / "store.sqlite", timeout=10)
+        db.row_factory = sqlite3.Row
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            with db:
+                yield db
+        finally:
+            db.close()
+
+
+def _run(row: sqlite3.Row) -> Run:
+    fields = dict(row)
+    for column in ("measured", "environment"):
+        fields[column] = json.loads(fields[column])
+    fields["spec"] = RunSpec.from_json(fields["spec"])
+    return Run(**fields)

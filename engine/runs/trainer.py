@@ -1,0 +1,147 @@
+"""The process that trains: ``python -m engine.runs.trainer DIR ATTEMPT``. Started by a supervisor only.
+
+It writes records, checkpoints and its own view of the outcome into the run's folder, and ends when
+asked to (``cancel.N``) or when its supervisor is gone (stdin closes).
+"""
+
+import json
+import os
+import platform
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from engine.runs import files
+from engine.runs.spec import RunSpec
+from engine.runs.supervise import plain_os_error
+
+SPEED_STEPS = 20  # fewer say little about how long a run takes
+_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
+
+
+def run(directory: Path, attempt: int) -> dict[str, Any]:
+    """Train what ``spec.json`` asks for. Returns the outcome that is then written down.
+
+    Raises whatever stops it; ``main`` turns that into an outcome too.
+    """
+    import torch
+
+    from engine import checkpoint, corpus, device, estimates
+    from engine.training import Training
+
+    spec = RunSpec.from_json((directory / "spec.json").read_text())
+    text = corpus.load(spec.corpus, spec.config.vocab_size, spec.budget.context_length)
+    if text.sha256 != spec.corpus_sha256:
+        raise ValueError(f"the text {spec.corpus} changed since this run was asked for.")
+    here = device.probe()
+    saved = directory / "checkpoint.safetensors"
+    training = Training(
+        config=spec.config,
+        budget=spec.budget,
+        seed=spec.seed,
+        train_ids=torch.from_numpy(text.train_ids.astype("int64")),
+        held_out_ids=torch.from_numpy(text.held_out_ids.astype("int64")),
+        device=here.kind,
+        save=lambda tensors, header: checkpoint.save(saved, tensors, header),
+        stop=_StopFile(directory, attempt),
+    )
+    environment = {
+        "device": here.title,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+        "lab": lab_version(),
+    }
+    if saved.exists():
+        training.restore(*checkpoint.load(saved))
+    _keep_records_up_to(directory, training.step if saved.exists() else -1)
+    first, began = training.step, time.monotonic()
+    with (directory / "metrics.jsonl").open("a", encoding="utf-8", buffering=1) as out:
+        for record in training.records():
+            out.write(json.dumps(record, allow_nan=False) + "\n")
+    if training.step - first >= SPEED_STEPS:
+        estimates.remember(spec, (time.monotonic() - began) / (training.step - first))
+    result = training.result
+    assert result is not None
+    state: str = result.state
+    reason = result.reason
+    if state == "stopped":
+        word = files.stop_requested(directory, attempt)
+        state = "interrupted" if word == "stop" else "cancelled"
+        by = "the lab was closed" if word == "stop" else "by you"
+        reason = f"{by}, at step {result.step:,}"
+    return {
+        "state": state,
+        "reason": reason,
+        "step": result.step,
+        "seconds": result.seconds,
+        "measured": result.measured,
+        "environment": environment,
+    }
+
+
+class _StopFile:
+    """Callable that tells whether this attempt was asked to end."""
+
+    def __init__(self, directory: Path, attempt: int) -> None:
+        self._path = os.fspath(directory / f"cancel.{attempt}")
+
+    def __call__(self) -> bool:
+        return os.path.exists(self._path)  # noqa: PTH110 - asked every step: the cheap way
+
+
+def _keep_records_up_to(directory: Path, step: int) -> None:
+    """Drop what was recorded after the checkpoint: it will be measured again."""
+    kept = [record for record in files.records(directory) if record["step"] <= step]
+    lines = "".join(json.dumps(record) + "\n" for record in kept)
+    files.write_bytes(directory / "metrics.jsonl", lines.encode())
+
+
+def lab_version() -> str:
+    """The version in pyproject.toml: the lab runs from its checkout, not from an installed package."""
+    import tomllib
+
+    from engine import paths
+
+    return str(tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]["version"])
+
+
+def _reason(error: BaseException) -> str:
+    """One line for what stopped a run."""
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if isinstance(error, MemoryError) or any(words in text.lower() for words in _OUT_OF_MEMORY):
+        return f"out of memory: {text}"
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+        return plain_os_error(error)
+    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
+
+
+def _end_with_supervisor() -> None:
+    def wait() -> None:
+        # Not sys.stdin.buffer.read(): that holds a lock which the interpreter's exit would wait for.
+        os.read(0, 1)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main(arguments: list[str]) -> int:
+    """Run one attempt; the exit code is 0 when training ended in a way that has a label."""
+    directory, attempt = Path(arguments[0]), int(arguments[1])
+    _end_with_supervisor()
+    try:
+        outcome = run(directory, attempt)
+        code = 0
+    except BaseException as error:
+        traceback.print_exc()
+        outcome, code = {"state": "failed", "reason": _reason(error)}, 1
+    files.write_json(directory / "outcome.json", {**outcome, "attempt": attempt})
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,222 @@
+"""Training as a generator of records: what is watched is what is yielded.
+
+The same configuration, budget, seed and text give the same numbers, and a run that was stopped and
+resumed gives the same bits as one that was not (on a CPU with the same number of threads).
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine import checkpoint
+from engine.evaluation import Stopped, mean_loss, perplexity, windows
+from engine.experiments import Budget
+from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer
+
+RECORD_EVERY = 10  # steps; also how often the device is asked for its losses
+DIVERGED_NATS = 100.0  # a uniform guess over a million words costs 14; nothing returns from here
+
+Record = dict[str, float | int | None]
+
+
+@dataclass
+class Result:
+    """How training ended: a label, the step it ended at, and the final figures by metric."""
+
+    state: Literal["done", "diverged", "stopped"]
+    step: int
+    reason: str = ""
+    seconds: float = 0.0
+    measured: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Training:
+    """One run's training: iterate over ``records()``, then read ``result``.
+
+    train_ids, held_out_ids: token ids, shape (N,).
+    save: called with tensors and header at every checkpoint; see ``checkpoint.py``.
+    stop: asked before every step and evaluation batch; when true, training saves and ends.
+    """
+
+    config: ModelConfig
+    budget: Budget
+    seed: int
+    train_ids: Tensor
+    held_out_ids: Tensor
+    device: str = "cpu"
+    save: Callable[[Mapping[str, Tensor], Mapping[str, Any]], None] = lambda tensors, header: None
+    stop: Callable[[], object] = lambda: None
+    result: Result | None = None
+
+    def __post_init__(self) -> None:
+        torch.manual_seed(self.seed)  # weights are drawn on the CPU: the same on every device
+        self.model = Transformer(self.config).to(self.device)
+        # A scalar for each of many small tensors costs more than the arithmetic: fused where torch has it.
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=self.budget.learning_rate, fused=self.device in ("cpu", "cuda")
+        )
+        self.batches = torch.Generator().manual_seed(self.seed)
+        self.step = 0
+        self._seconds_before, self._began = 0.0, time.monotonic()
+        self.evaluated: Record = {}  # at the newest evaluation of this process
+        self.train_ids = self.train_ids.to(self.device)
+        self.held_out = windows(self.held_out_ids.to(self.device), self.budget.context_length)
+        longest = len(self.train_ids) - self.budget.context_length
+        if longest < 1:
+            raise ValueError(
+                f"{len(self.train_ids)} training tokens; a window of {self.budget.context_length} needs "
+                f"{self.budget.context_length + 1}."
+            )
+        self.offsets = torch.arange(self.budget.context_length + 1, device=self.device)
+
+    def records(self) -> Iterator[Record]:
+        """Train from the current step to the budget's last, yielding what is to be written down.
+
+        Every record has step, loss_nats, grad_norm, tokens_per_s and seconds; those at evaluations also
+        validation_loss_nats and validation_perplexity. A value that is no finite number is None.
+        """
+        self._began = time.monotonic()
+        try:
+            if self.step == 0:
+                yield self._record(self._evaluate())
+            while self.step < self.budget.steps:
+                record = self._stretch()
+                yield record
+                if self.result is not None:
+                    return
+                if self.step % self.budget.checkpoint_every == 0 and self.step < self.budget.steps:
+                    self._save()
+            measured = self._final_figures()
+        except Stopped:
+            self._save()
+            self.result = Result("stopped", self.step, f"stopped at step {self.step:,}")
+        else:
+            self._save()
+            self.result = Result("done", self.step, measured=measured)
+        self.result.seconds = self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in ``records()`` by a clock that nobody sets, that of earlier attempts included."""
+        return self._seconds_before + time.monotonic() - self._began
+
+    def restore(self, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+        """Go on where a checkpoint was made.
+
+        Raises ValueError: when its weights do not fit.
+        """
+        checkpoint.restore_model(self.model, tensors)
+        parameters = dict(self.model.named_parameters())
+        for key, tensor in tensors.items():
+            kind, _, rest = key.partition(".")
+            if kind == "optimizer":
+                state, _, name = rest.partition(".")
+                parameter = parameters[name]
+                home = self.device if state != "step" or self.device == "cuda" else "cpu"
+                self.optimizer.state[parameter][state] = tensor.to(home)
+        self.batches.set_state(tensors["generator.batches"])
+        torch.set_rng_state(tensors["generator.torch"])
+        self.step, self._seconds_before = int(header["step"]), float(header["seconds"])
+
+    def _stretch(self) -> Record:
+        """Train to the next step that is written down, and describe it."""
+        began = time.monotonic()
+        first, losses = self.step, list[Tensor]()
+        due = min(self.budget.steps, (self.step // RECORD_EVERY + 1) * RECORD_EVERY)
+        while self.step < due:
+            if self.stop():
+                raise Stopped
+            losses.append(self.advance())
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        values = torch.stack(losses).tolist()  # the one wait for the device
+        elapsed = time.monotonic() - began
+        tokens = len(values) * self.budget.batch_size * self.budget.context_length
+        record: Record = {
+            "loss_nats": finite(sum(values) / len(values)),
+            "grad_norm": finite(norm.item()),
+            "tokens_per_s": round(tokens / max(elapsed, 1e-9)),
+        }
+        for offset, value in enumerate(values, start=1):
+            if not value <= DIVERGED_NATS:  # true for NaN as well
+                return self._diverge(first + offset, value, record)
+        return self._record({**record, **(self._evaluate() if self._evaluation_is_due() else {})})
+
+    def _diverge(self, step: int, loss: float, record: Record) -> Record:
+        what = f"loss is {loss:.3g} nats" if math.isfinite(loss) else f"loss is {_name(loss)}"
+        self.result = Result("diverged", step, f"diverged at step {step:,}: {what}", self.seconds)
+        self.result.measured = {"validation_perplexity": None, "train_perplexity": None}
+        return self._record(record) | {"step": step}
+
+    def _evaluation_is_due(self) -> bool:
+        """At the budget's interval, at the end, and at 10, 20, 40, ... steps, where curves fall fastest."""
+        early, every = self.step // RECORD_EVERY, self.budget.evaluate_every
+        return (
+            self.step % every == 0
+            or self.step == self.budget.steps
+            or (self.step < every and self.step % RECORD_EVERY == 0 and early & (early - 1) == 0)
+        )
+
+    def _evaluate(self) -> Record:
+        loss = mean_loss(self.model, self.held_out, self.stop)
+        self.evaluated = {"validation_loss_nats": finite(loss), "validation_perplexity": perplexity(loss)}
+        return self.evaluated
+
+    def _final_figures(self) -> dict[str, float | None]:
+        """Perplexity of all held-out windows, and of as many training windows, spread evenly."""
+        train = windows(self.train_ids, self.budget.context_length)
+        chosen = torch.linspace(0, len(train) - 1, min(len(train), len(self.held_out))).long()
+        evaluated = self.evaluated or self._evaluate()
+        train_loss = mean_loss(self.model, train[chosen.to(self.device)], self.stop)
+        return {
+            "validation_perplexity": evaluated["validation_perplexity"],
+            "train_perplexity": perplexity(train_loss),
+        }
+
+    def advance(self) -> Tensor:
+        """One step. Returns its loss, still on the device; the gradients stay until the next step."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self._loss(self._batch())
+        loss.backward()
+        self.optimizer.step()
+        self.step += 1
+        return loss.detach()
+
+    def _loss(self, ids: Tensor) -> Tensor:
+        """Mean cross-entropy in nats. (Apart, so that no name keeps the logits alive.)"""
+        logits = self.model(ids[:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+    def _batch(self) -> Tensor:
+        """Windows at random places, each with the token that follows. shape: -> (B, T + 1)"""
+        places = len(self.train_ids) - self.budget.context_length
+        starts = torch.randint(places, (self.budget.batch_size, 1), generator=self.batches)
+        return self.train_ids[starts.to(self.device) + self.offsets]
+
+    def _record(self, values: Record) -> Record:
+        return {"step": self.step, **values, "seconds": round(self.seconds, 3)}
+
+    def _save(self) -> None:
+        tensors = checkpoint.model_tensors(self.model)
+        for name, parameter in self.model.named_parameters():
+            for key, value in self.optimizer.state[parameter].items():
+                tensors[f"optimizer.{key}.{name}"] = value
+        tensors["generator.batches"] = self.batches.get_state()
+        tensors["generator.torch"] = torch.get_rng_state()
+        self.save(tensors, {"step": self.step, "seconds": self.seconds, "config": self.config.to_dict()})
+
+
+def finite(value: float) -> float | None:
+    """The value, or None when it is NaN or infinite: what JSON can say."""
+    return value if math.isfinite(value) else None
+
+
+def _name(value: float) -> str:
+    return "NaN" if math.isnan(value) else "infinite"

@@ -1,0 +1,204 @@
+"""Training: resume equals uninterrupted, divergence is labelled, records are strict JSON."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from engine import checkpoint, reference
+from engine.evaluation import mean_loss, perplexity, windows
+from engine.experiments import Budget
+from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer, parameter_count
+from engine.training import Training
+from engine.variants import VARIANTS
+
+BUDGET = Budget(steps=30, batch_size=4, context_length=16, evaluate_every=20, checkpoint_every=10)
+SMALL = {"vocab_size": 64, "d_model": 16, "max_positions": 16}
+CONFIGS = {
+    "no-context": ModelConfig(**SMALL),
+    "average-positions": ModelConfig(**SMALL, mixer="average", positions="learned"),
+    "tied block": ModelConfig(
+        **SMALL,
+        mixer="attention",
+        connection="pre-norm",
+        n_head=2,
+        d_ff=32,
+        output_projection=True,
+        tied=True,
+        unembedding_bias=False,
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def training(config=CONFIGS["no-context"], budget=BUDGET, seed=3, **more):
+    ids = torch.randint(config.vocab_size, (600,), generator=torch.Generator().manual_seed(1))
+    return Training(
+        config=config, budget=budget, seed=seed, train_ids=ids[:500], held_out_ids=ids[500:], **more
+    )
+
+
+def weights(run):
+    return [parameter.detach().clone() for parameter in run.model.parameters()]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("stop_at", [1, 7, 10, 23])
+def test_resume_equals_uninterrupted_bit_for_bit(tmp_path, name, stop_at):
+    whole = training(CONFIGS[name])
+    list(whole.records())
+
+    path = tmp_path / "checkpoint.safetensors"
+    first = training(CONFIGS[name], save=lambda t, h: checkpoint.save(path, t, h))
+    first.stop = lambda: first.step >= stop_at
+    list(first.records())
+    assert first.result is not None
+    assert (first.result.state, first.result.step) == ("stopped", stop_at)
+
+    second = training(CONFIGS[name], seed=99)  # whatever it was made with, the checkpoint decides
+    second.restore(*checkpoint.load(path))
+    list(second.records())
+    assert second.step == whole.step == 30
+    assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(second), strict=True))
+    assert second.result is not None
+    assert whole.result is not None
+    assert second.result.measured == whole.result.measured
+
+
+def test_same_seed_same_run_and_another_seed_another():
+    runs = [training(seed=seed) for seed in (5, 5, 6)]
+    losses = [[r["loss_nats"] for r in run.records() if "loss_nats" in r] for run in runs]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_tied_weights_are_saved_once_and_stay_tied(tmp_path):
+    run = training(CONFIGS["tied block"], save=lambda t, h: checkpoint.save(tmp_path / "c", t, h))
+    list(run.records())
+    loaded, _ = checkpoint.load_model(tmp_path / "c")
+    assert loaded.unembedding.weight.data_ptr() == loaded.token_embedding.weight.data_ptr()
+    ids = torch.arange(16).view(1, -1)
+    assert torch.equal(loaded(ids), run.model.eval()(ids))
+    assert parameter_count(loaded) == parameter_count(run.model)
+
+
+def test_gpt2_small_has_the_published_size():
+    with torch.device("meta"):
+        model = Transformer(
+            ModelConfig(
+                vocab_size=50257,
+                d_model=768,
+                n_layer=12,
+                n_head=12,
+                d_ff=3072,
+                mixer="attention",
+                connection="pre-norm",
+                positions="learned",
+                max_positions=1024,
+                output_projection=True,
+                qkv_bias=True,
+                tied=True,
+                unembedding_bias=False,
+            )
+        )
+    assert parameter_count(model) == 124_439_808
+
+
+@pytest.mark.parametrize("learning_rate", [1e6, 1e9])
+def test_divergence_is_a_labelled_result_in_strict_json(learning_rate):
+    run = training(budget=replace(BUDGET, learning_rate=learning_rate))
+    records = list(run.records())
+    assert run.result is not None
+    assert run.result.state == "diverged"
+    assert f"diverged at step {run.result.step}: loss is" in run.result.reason
+    assert 1 <= run.result.step < BUDGET.steps
+    assert run.result.measured["validation_perplexity"] is None
+    json.dumps(records, allow_nan=False)
+    assert records[-1]["step"] == run.result.step
+
+
+def test_nan_is_found_at_its_step():
+    run = training()
+    whole, steps = run.model.forward, []
+
+    def forward(ids):
+        steps.append(1)
+        return whole(ids) * (float("nan") if run.model.training and run.step >= 12 else 1.0)
+
+    run.model.forward = forward
+    list(run.records())
+    assert run.result is not None
+    assert run.result.reason == "diverged at step 13: loss is NaN"
+
+
+def test_records_say_what_was_measured():
+    records = list(training().records())
+    assert [r["step"] for r in records] == [0, 10, 20, 30]
+    assert [r["step"] for r in records if "validation_perplexity" in r] == [0, 10, 20, 30]
+    for before, after in zip(records[1:], records[2:], strict=False):
+        assert after["seconds"] >= before["seconds"] >= 0
+        assert after["tokens_per_s"] > 0
+        assert after["grad_norm"] > 0
+
+
+def test_early_evaluations_double():
+    run = training(budget=replace(BUDGET, steps=120, evaluate_every=100))
+    assert [r["step"] for r in run.records() if "validation_perplexity" in r] == [0, 10, 20, 40, 80, 100, 120]
+
+
+def test_a_clock_set_back_makes_no_negative_time(monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 0.0)  # an hour or a life ago: nothing measured may depend on it
+    for record in training().records():
+        assert record["seconds"] >= 0
+        assert record.get("tokens_per_s", 1) > 0
+
+
+def test_mean_loss_is_that_of_torch_over_all_windows():
+    model = Transformer(CONFIGS["average-positions"])
+    batch = windows(torch.arange(64).repeat(5), 16)
+    assert batch.shape == (19, 17)
+    logits = model(batch[:, :-1])
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).item()
+    assert mean_loss(model, batch) == pytest.approx(expected, rel=1e-5)
+
+
+def test_perplexity_beyond_a_float_is_none():
+    assert perplexity(1e6) is None
+    assert perplexity(float("nan")) is None
+    assert perplexity(0.0) == 1.0
+
+
+def test_a_text_without_a_window_is_refused():
+    with pytest.raises(ValueError, match=r"16 tokens; one window needs 17"):
+        windows(torch.arange(16), 16)
+
+
+def test_a_torn_checkpoint_is_refused_with_a_sentence(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    list(training(save=lambda t, h: checkpoint.save(path, t, h)).records())
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="is not a whole checkpoint"):
+        checkpoint.load(path)
+
+
+def test_weights_of_another_shape_are_refused(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    list(training(save=lambda t, h: checkpoint.save(path, t, h)).records())
+    with pytest.raises(ValueError, match="has shape"):
+        training(replace(CONFIGS["no-context"], d_model=8)).restore(*checkpoint.load(path))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_first_losses_fall_from_a_uniform_guess(name):
+    losses = reference.first_losses(VARIANTS[name].config)
+    assert len(losses) == 20
+    assert 6.5 < losses[0] < 7.6
+    assert losses[-1] < losses[0]
