@@ -1,4 +1,4 @@
-"""The command line: ``python -m engine list | show | run | reproduce``.
+"""The command line: ``python -m engine list | show | run | reproduce | prepare``.
 
 Exit codes: 0 done, 1 a run failed (the reason on stderr), 2 wrong arguments (one sentence).
 """
@@ -47,7 +47,9 @@ def _parser() -> argparse.ArgumentParser:
 
     show = add("show", "print the chapter's figures beside the shipped reference", _show)
     show.add_argument("id", help=f"one of: {', '.join(EXPERIMENTS)}")
-    show.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
+    form.add_argument("--markdown", action="store_true", help="the table that the README prints")
 
     run = add("run", "train an experiment and print what was measured", _run)
     run.add_argument("id", help=f"one of: {', '.join(EXPERIMENTS)}")
@@ -62,8 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     reproduce.add_argument("--write-reference", action="store_true", help="make the shipped reference of it")
 
-    calibrate = add("calibrate", "time a few steps of every variant, for the estimates", _calibrate)
-    calibrate.set_defaults(quiet=True)
+    add("prepare", "fetch the text, make tokens of it, time a few steps of every variant", _prepare)
     return parser
 
 
@@ -77,7 +78,10 @@ def _list(_: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     shown = commands.show(experiment(options.id))
-    print(json.dumps(shown, allow_nan=False) if options.json else commands.show_text(shown))
+    if options.json:
+        print(json.dumps(shown, allow_nan=False))
+    else:
+        print(commands.show_markdown(shown) if options.markdown else commands.show_text(shown))
     return 0
 
 
@@ -98,8 +102,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _calibrate(_: argparse.Namespace) -> int:
-    commands.calibrate()
+def _prepare(_: argparse.Namespace) -> int:
+    commands.prepare()
     return 0
 
 

@@ -2,7 +2,6 @@
 
 import getpass
 import os
-import sqlite3
 import sys
 import time
 from collections.abc import Sequence
@@ -17,18 +16,19 @@ from engine.runs.launch import specs
 from engine.runs.local import LocalEngine
 from engine.runs.spec import RunSpec
 from engine.runs.store import ACTIVE, ENDED, Run, Store
+from engine.variants import variant
 
 
 def show(shown: Experiment) -> dict[str, Any]:
     """The chapter's figures and the shipped reference, as the JSON that ``show --json`` prints."""
     shipped = reference.load(shown.id)
     rows = []
-    for variant in shown.variants:
-        value = shown.chapter.get((variant, shown.metric))
-        row = shipped.rows.get(variant) if shipped else None
+    for name in shown.variants:
+        value = shown.chapter.get((name, shown.metric))
+        row = shipped.rows.get(name) if shipped else None
         rows.append(
             {
-                "variant": variant,
+                "variant": name,
                 "metric": shown.metric,
                 "chapter": None if value is None else value.low if value.printed else [value.low, value.high],
                 "reference": None
@@ -55,10 +55,34 @@ def show_text(shown: dict[str, Any]) -> str:
             said = f"about {sum(chapter) / 2:.1f}"
         measured = "-"
         if shipped is not None:
-            spread = "" if shipped["sd"] is None else f" ± {shipped['sd']:.2f}"
-            measured = f"{shipped['mean']:.2f}{spread}"
+            measured = _mean_and_spread(shipped)
         lines.append(f"{row['variant']:22}{said:>18}{measured:>22}")
     return "\n".join(lines)
+
+
+def show_markdown(shown: dict[str, Any]) -> str:
+    """``show`` as the README prints it: a table, and a line on where it was measured."""
+    metric = experiment(shown["id"]).unit
+    lines = [f"| model | chapter, {metric} | measured | difference |", "|---|---:|---:|---:|"]
+    where = "not measured yet"
+    for row in shown["rows"]:
+        chapter, shipped = row["chapter"], row["reference"]
+        inferred = isinstance(chapter, list)
+        value = sum(chapter) / 2 if inferred else chapter
+        said = f"*≈ {value:.0f}*" if inferred else f"{value:.2f}"
+        measured = difference = "–"
+        if shipped is not None:
+            measured = _mean_and_spread(shipped)
+            difference = f"{(shipped['mean'] / value - 1) * 100:+.1f} %".replace("-", "\u2212")
+            seeds = ", ".join(map(str, shipped["seeds"]))
+            where = f"Mean ± standard deviation over seeds {seeds}; {shipped['device']}, {shipped['date']}."
+        lines.append(f"| {variant(row['variant']).title} | {said} | {measured} | {difference} |")
+    return "\n".join([*lines, "", f"{where} *Italic*: inferred from the chapter's prose, not printed there."])
+
+
+def _mean_and_spread(shipped: dict[str, Any]) -> str:
+    spread = "" if shipped["sd"] is None else f" ± {shipped['sd']:.2f}"
+    return f"{shipped['mean']:.2f}{spread}"
 
 
 def run(
@@ -123,9 +147,10 @@ def reproduce(*, write_reference: bool) -> list[str]:
     return failures
 
 
-def calibrate() -> None:
-    """Time what was never timed on this device: every variant at every budget."""
+def prepare() -> None:
+    """Do once what pages would have to wait for: fetch the text, make tokens of it, time a few steps."""
     text = _default_corpus()
+    corpus.load(text)
     for chosen in EXPERIMENTS.values():
         for budget in chosen.budgets:
             estimates.calibrate(specs(chosen.id, budget, (0,), text))
@@ -162,14 +187,9 @@ def _wait(store: Store, sweeps: Sequence[str]) -> list[Run]:
                     # While the lab is open its dispatcher does the work; ours is the next in line.
                     with suppress(AlreadyRunning):
                         dispatcher = stack.enter_context(Dispatcher(store, LocalEngine()))
-                try:
-                    if dispatcher is not None:
-                        dispatcher.tick()
-                    runs = [run for sweep in dict.fromkeys(sweeps) for run in store.runs(sweep=sweep)]
-                except sqlite3.OperationalError as error:
-                    print(f"waiting: {error}", file=sys.stderr)
-                    time.sleep(1)
-                    continue
+                if dispatcher is not None:
+                    dispatcher.tick()
+                runs = [run for sweep in dict.fromkeys(sweeps) for run in store.runs(sweep=sweep)]
                 _say(store, runs, said)
                 if all(run.state in ENDED for run in runs):
                     return runs

@@ -37,8 +37,10 @@ class Budget:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= high:
                 raise ValueError(f"{name} is {value!r}; allowed: a whole number from 1 to {high:,}.")
-        if not isinstance(self.learning_rate, int | float) or not 0 < self.learning_rate <= 1e9:
-            raise ValueError(f"learning_rate is {self.learning_rate!r}; allowed: above 0, at most 1e9.")
+        rate = self.learning_rate
+        if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= 1e9:
+            raise ValueError(f"learning_rate is {rate!r}; allowed: above 0, at most 1e9.")
+        object.__setattr__(self, "learning_rate", float(rate))  # 1 and 1.0 are one budget, with one digest
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""

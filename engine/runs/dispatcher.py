@@ -37,6 +37,7 @@ class Dispatcher:
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self.store, self.engine = store, engine
+        self._complaint = ""  # said already
         self._lock = FileLock(store.root / "dispatcher.lock", timeout=0)
 
     def __enter__(self) -> "Dispatcher":
@@ -57,7 +58,19 @@ class Dispatcher:
         self._lock.release()
 
     def tick(self) -> None:
-        """Record what happened, then start what may start."""
+        """Record what happened, then start what may start.
+
+        A full disk or a busy ledger passes: what could not be done now is tried at the next tick, and
+        the runs go on meanwhile.
+        """
+        try:
+            self._record_and_start()
+        except (sqlite3.OperationalError, OSError) as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                print(f"dispatcher: {error}", file=sys.stderr, flush=True)
+
+    def _record_and_start(self) -> None:
         active = []
         for run in self.store.runs(states=ACTIVE):
             if self._still_active(run):
@@ -121,7 +134,7 @@ def verdict(directory: Path, attempt: int) -> tuple[State, dict[str, Any]]:
     changes: dict[str, Any] = {"seconds": outcome.get("seconds", last.get("seconds"))}
     if "environment" in outcome:
         changes["environment"] = outcome["environment"]
-    if outcome.get("state") and (ended is None or not ended["reason"] or outcome["state"] == "failed"):
+    if outcome.get("state"):  # the trainer's last word; that its process was slow to leave is no matter
         changes |= {"reason": outcome.get("reason", ""), "measured": outcome.get("measured", {})}
         return outcome["state"], changes
     if files.stop_requested(directory, attempt) == "cancel":
@@ -158,12 +171,7 @@ def main() -> int:
     try:
         with Dispatcher(Store(), LocalEngine()) as dispatcher:
             while not asked:
-                try:
-                    dispatcher.tick()
-                except (sqlite3.OperationalError, OSError) as error:
-                    # A full disk or a busy ledger passes; the runs themselves go on meanwhile.
-                    print(f"dispatcher: {error}", file=sys.stderr, flush=True)
-                    time.sleep(1)
+                dispatcher.tick()
                 time.sleep(TICK_SECONDS)
             dispatcher.stop_runs()
     except AlreadyRunning as error:

@@ -8,6 +8,7 @@ import json
 import secrets
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -79,14 +80,21 @@ class Run:
 
 
 class Store:
-    """All runs of one data folder. Cheap to make; every call opens and closes its own connection.
+    """All runs of one data folder; may be shared by threads.
 
+    One connection stays open: what SQLite needs beside its file then exists before a disk is full, and
+    the ledger can still be read, and a little written, when it is.
     Raises sqlite3.OperationalError: when the file cannot be written (a full disk, a lock held for 10 s).
     """
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or paths.RUNS
         self.root.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(self.root / "store.sqlite", timeout=10, check_same_thread=False)
+        self._db.row_factory = sqlite3.Row
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
         with self._connect() as db:
             db.executescript(_SCHEMA)
             # Never hand out the id of a folder that is still there, though its row was lost.
@@ -193,15 +201,13 @@ class Store:
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self.root / "store.sqlite", timeout=10)
-        db.row_factory = sqlite3.Row
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            with db:
-                yield db
-        finally:
-            db.close()
+        """One transaction at a time: committed at the end, rolled back on an error."""
+        with self._lock, self._db:
+            yield self._db
+
+    def close(self) -> None:
+        """Let go of the file; the store is of no use afterwards."""
+        self._db.close()
 
 
 def _run(row: sqlite3.Row) -> Run:

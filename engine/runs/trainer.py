@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,14 +135,17 @@ def main(arguments: list[str]) -> int:
     directory, attempt = Path(arguments[0]), int(arguments[1])
     _end_with_supervisor()
     try:
-        outcome = run(directory, attempt)
-        code = 0
+        outcome, trace = run(directory, attempt), ""
     except BaseException as error:
-        traceback.print_exc()
-        outcome, code = {"state": "failed", "reason": _reason(error)}, 1
+        outcome, trace = {"state": "failed", "reason": _reason(error)}, traceback.format_exc()
+    # Before the log: on a full disk there is room for one of them only.
     files.write_json(directory / "outcome.json", {**outcome, "attempt": attempt})
-    return code
+    with suppress(OSError):
+        print(trace, end="", file=sys.stderr, flush=True)
+    return 1 if trace else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    # All is written and closed. Taking torch apart in good order can last longer than a cancel may.
+    os._exit(code)

@@ -1,0 +1,79 @@
+"""Trainers that go wrong in one way each: ``python tests/trainers.py MODE DIR ATTEMPT``.
+
+Those that need no torch are whole programs; the others are the real trainer with one fault in it.
+"""
+
+import ctypes
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def main(mode: str, directory: Path, attempt: int) -> int:
+    """Go wrong as told. Every mode first leaves a sign that it has begun."""
+    (directory / f"began.{attempt}").touch()
+    match mode:
+        case "exit-3":
+            return 3
+        case "segfault":
+            ctypes.string_at(0)
+        case "hog":
+            hoard = []
+            while True:
+                hoard.append(b"x" * 10_000_000)
+                time.sleep(0.01)
+        case "stuck":  # deaf to every request
+            while True:
+                pass
+        case "sleep":
+            time.sleep(3600)
+        case "child":  # with a child of its own, which must not be left behind
+            import subprocess
+
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+            (directory / "grandchild").write_text(str(child.pid))
+            time.sleep(3600)
+        case "quick":
+            outcome = {"state": "done", "reason": "", "measured": {"accuracy": 1.0}, "attempt": attempt}
+            (directory / "outcome.json").write_text(json.dumps(outcome))
+        case _:
+            return _real(mode, directory, attempt)
+    return 0
+
+
+def _real(mode: str, directory: Path, attempt: int) -> int:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from engine.runs import files, trainer
+    from engine.training import Training
+
+    def out_of_memory(_):
+        raise MemoryError("cannot allocate 17179869184 bytes")
+
+    def ten_ms_slower(self, advance=Training.advance):
+        time.sleep(0.01)
+        return advance(self)
+
+    def no_space(path, data):
+        with Path("/dev/full").open("wb") as full:  # the kernel's own "no space left on device"
+            full.write(data)
+            full.flush()
+
+    if mode == "memory-error":
+        Training.advance = out_of_memory  # type: ignore[method-assign]
+    elif mode == "full-disk":
+        write_bytes = files.write_bytes
+        files.write_bytes = lambda path, data: (
+            no_space(path, data) if path.suffix == ".safetensors" else write_bytes(path, data)
+        )
+    elif mode == "slow":
+        Training.advance = ten_ms_slower  # type: ignore[method-assign]
+    else:
+        raise ValueError(f"no mode {mode!r}")
+    return trainer.main([str(directory), str(attempt)])
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    os._exit(code)  # as the real one does
