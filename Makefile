@@ -29,11 +29,11 @@ reproduce: .venv/runtime
 .venv/runtime: requirements.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Attention Lab needs Python 3.11 or newer; this is %d.%d. Try: make lab PYTHON=python3.11" % v[:2])'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -r requirements.txt
+	$(BIN)/python -m pip install -q -r requirements.txt -e .
 	@touch $@
 
 .venv/dev: requirements.txt requirements-dev.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Attention Lab needs Python 3.11 or newer; this is %d.%d. Try: make test PYTHON=python3.11" % v[:2])'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -r requirements-dev.txt
+	$(BIN)/python -m pip install -q -r requirements-dev.txt -e .
 	@touch $@ .venv/runtime

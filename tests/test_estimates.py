@@ -1,0 +1,56 @@
+"""Estimates: unknown until something was timed, then close to what a run takes."""
+
+import pytest
+
+from engine import estimates, paths
+from engine.runs.launch import specs
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    monkeypatch.setenv("ATTENTION_LAB_SLOTS", "2")
+
+
+def quick(seeds=(0,)):
+    return specs("averages", "quick", seeds, "python-reference")
+
+
+def test_nothing_is_known_before_a_step_was_timed():
+    assert estimates.run_seconds(quick()[0]) is None
+    assert estimates.sweep_seconds(quick()) is None
+
+
+def test_calibration_times_each_shape_once_and_a_finished_run_improves_it(monkeypatch):
+    estimates.calibrate(quick())
+    first = estimates.run_seconds(quick()[0])
+    assert first is not None
+    assert first > estimates.START_SECONDS
+    monkeypatch.setattr(estimates, "remember", lambda *_: pytest.fail("timed again"))
+    estimates.calibrate(quick(seeds=(1,)))  # another seed is the same work
+    monkeypatch.undo()
+
+
+def test_a_remembered_speed_decides():
+    spec = quick()[0]
+    estimates.remember(spec, 0.5)
+    assert estimates.run_seconds(spec) == pytest.approx(estimates.START_SECONDS + spec.budget.steps * 0.5)
+
+
+def test_a_sweep_shares_the_slots():
+    four = quick()
+    for spec in four:
+        estimates.remember(spec, 0.1)
+    one = estimates.run_seconds(four[0])
+    assert one is not None
+    assert estimates.sweep_seconds(four) == pytest.approx(2 * one)
+    assert estimates.sweep_seconds(four[:3]) == pytest.approx(2 * one)
+    assert estimates.sweep_seconds(four[:1]) == pytest.approx(one)
+
+
+def test_a_torn_speed_file_is_no_error(tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "speed.json").write_text('{"half')
+    assert estimates.run_seconds(quick()[0]) is None
+    estimates.remember(quick()[0], 0.1)
+    assert estimates.run_seconds(quick()[0]) is not None
