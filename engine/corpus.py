@@ -11,18 +11,41 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 
 from engine import paths
+from engine.tokenizer import (
+    MAX_VOCAB_SIZE,
+    MIN_VOCAB_SIZE,
+    CorpusError,
+    Vocabulary,
+    encode,
+    parse,
+    token_bytes,
+    train,
+)
+
+__all__ = [
+    "Corpus",
+    "CorpusError",
+    "CorpusUnavailable",
+    "Vocabulary",
+    "add_upload",
+    "default_corpus_id",
+    "is_present",
+    "listing",
+    "load",
+    "sha256_of",
+    "shipped_vocabulary",
+]
 
 TINYSHAKESPEARE = "tinyshakespeare"
 PYTHON_REFERENCE = "python-reference"
@@ -40,13 +63,7 @@ RETRY_AFTER_S = 600.0  # a failed download is not tried again sooner, else every
 CHAPTER_TOKENS = 459_760
 
 SHIPPED_VOCAB_SIZE = 1024
-MIN_VOCAB_SIZE = 256  # every single byte, so that any text can be encoded
-MAX_VOCAB_SIZE = 65_536  # what the 16 bits of a stored id hold
 MAX_UPLOAD_BYTES = 20 * 1024 * 1024  # 20 MB as Streamlit's maxUploadSize counts them
-
-
-class CorpusError(ValueError):
-    """A text that cannot be used; the message says in one sentence what was got and what is allowed."""
 
 
 class CorpusUnavailable(CorpusError):
@@ -54,7 +71,7 @@ class CorpusUnavailable(CorpusError):
 
 
 @dataclass(frozen=True, eq=False)
-class Corpus:
+class Corpus(Vocabulary):
     """One tokenized text; ``ids`` are all its tokens in order, read-only and mapped from disk."""
 
     id: str
@@ -64,7 +81,6 @@ class Corpus:
     vocab_size: int
     tokenizer_sha256: str
     ids: NDArray[np.uint16]
-    tokenizer_json: str = field(default="", repr=False)
 
     @property
     def tokens(self) -> int:
@@ -87,32 +103,6 @@ class Corpus:
     def windows(self, context_length: int) -> int:
         """Return how many whole held-out windows there are; one needs ``context_length + 1`` tokens."""
         return _windows(self.tokens, context_length)
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return _parse(self.tokenizer_json)
-
-    @cached_property
-    def token_bytes(self) -> list[bytes]:
-        """The bytes that each token id stands for; a character may be spread over several tokens."""
-        return _token_bytes(self.tokenizer)
-
-    def encode(self, text: str) -> list[int]:
-        """Return the token ids of ``text``. Raises CorpusError: when it holds half a character."""
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            half = f"half a character, U+{ord(text[error.start]):04X}, at position {error.start}"
-            raise CorpusError(f"The text holds {half}: only whole characters are allowed.") from error
-        return [int(i) for i in _encode(self.tokenizer, text)]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ``ids``; bytes that make no character appear as escapes such as ``\\xf0``."""
-        return b"".join(self.token_bytes[i] for i in ids).decode(errors="backslashreplace")
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the text of each token alone, for labels; a part of a character appears as its bytes."""
-        return [self.decode([i]) for i in ids]
 
 
 @contextmanager
@@ -176,10 +166,18 @@ def sha256_of(corpus_id: str) -> str:
     return hashlib.sha256(_source(corpus_id)[1]).hexdigest()
 
 
+def shipped_vocabulary() -> Vocabulary:
+    """Return the tokenizer of Tiny Shakespeare, for which the text itself is not needed."""
+    if (tokenizer_json := _kept_tokenizer(_shipped_path(), SHIPPED_VOCAB_SIZE)) is None:
+        raise CorpusError(f"{_shipped_path()} is missing or damaged: the file that the lab ships is needed.")
+    return Vocabulary(tokenizer_json=tokenizer_json)
+
+
 def default_corpus_id() -> tuple[str, str | None]:
     """Return the corpus to begin with and, where it is not the chapter's, a sentence that says why."""
     try:
-        _tinyshakespeare()
+        with _disk_errors_in_a_sentence():
+            _tinyshakespeare()
     except CorpusError as error:
         return PYTHON_REFERENCE, str(error)
     return TINYSHAKESPEARE, None
@@ -312,7 +310,7 @@ def _upload_title(corpus_id: str) -> str:
         return corpus_id
 
 
-# Byte-level BPE: the 256 single bytes, then merges; no special tokens, so `<|endoftext|>` is plain text.
+# From a text to its tokens, once.
 
 
 def _tokenize(corpus_id: str, title: str, data: bytes, vocab_size: int, context_length: int) -> Corpus:
@@ -322,17 +320,15 @@ def _tokenize(corpus_id: str, title: str, data: bytes, vocab_size: int, context_
     with _alone(stem) as cache:
         places = [tokenizer_path := cache / f"{stem}.tokenizer.json"]
         if (sha256, vocab_size) == (TINYSHAKESPEARE_SHA256, SHIPPED_VOCAB_SIZE):
-            places.insert(0, paths.SHIPPED_DATA / "tokenizer-tinyshakespeare.json")
+            places.insert(0, _shipped_path())
         kept = next(filter(None, (_kept_tokenizer(place, vocab_size) for place in places)), None)
-        tokenizer_json = kept or _train(text, vocab_size)
-        tokenizer, tokenizer_sha256 = (
-            _parse(tokenizer_json),
-            hashlib.sha256(tokenizer_json.encode()).hexdigest(),
-        )
+        tokenizer_json = kept or train(text, vocab_size)
+        tokenizer = parse(tokenizer_json)
+        tokenizer_sha256 = hashlib.sha256(tokenizer_json.encode()).hexdigest()
 
         ids_path = cache / f"{stem}-{tokenizer_sha256[:8]}.npy"
         mapped = _kept_ids(ids_path, tokenizer, len(data))
-        ids = _encode(tokenizer, text) if mapped is None else mapped
+        ids = encode(tokenizer, text) if mapped is None else mapped
         if not _windows(len(ids), context_length):
             raise CorpusError(
                 f"The text is too short: its {len(ids):,} tokens hold out no window of {context_length}; "
@@ -343,69 +339,20 @@ def _tokenize(corpus_id: str, title: str, data: bytes, vocab_size: int, context_
         if mapped is None:
             _write(ids_path, ids)
             ids = np.load(ids_path, mmap_mode="r")
-    return Corpus(corpus_id, title, sha256, len(text), vocab_size, tokenizer_sha256, ids, tokenizer_json)
+    return Corpus(
+        corpus_id, title, sha256, len(text), vocab_size, tokenizer_sha256, ids, tokenizer_json=tokenizer_json
+    )
 
 
-def _train(text: str, vocab_size: int) -> str:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator(_training_parts(text), trainer)
-    if (reached := tokenizer.get_vocab_size()) < vocab_size:
-        raise CorpusError(
-            f"The text cannot fill a vocabulary of {vocab_size}: it reaches {reached}, so "
-            f"{MIN_VOCAB_SIZE} to {reached} are allowed."
-        )
-    return tokenizer.to_str()
-
-
-def _encode(tokenizer: Tokenizer, text: str) -> NDArray[np.uint16]:
-    chunks = [np.array(tokenizer.encode(chunk).ids, dtype=np.uint16) for chunk in _chunks(text)]
-    return np.concatenate([np.array([], dtype=np.uint16), *chunks])
-
-
-_WORD_END = re.compile(r"(?<=\S)[ \n]")
-
-
-def _chunks(text: str, size: int = 20_000) -> Iterator[str]:
-    """Yield ``text`` in parts of at least ``size`` characters whose encodings join to that of the whole.
-
-    The tokenizer first splits a text into words, each with at most one space before it, and runs of
-    whitespace. None of these reaches from a visible character into whitespace: a cut there changes nothing.
-    """
-    start = 0
-    while start < len(text):
-        cut = _WORD_END.search(text, start + size)
-        end = cut.start() if cut else len(text)
-        yield text[start:end]
-        start = end
-
-
-def _training_parts(text: str) -> Iterator[str]:
-    """Yield the chunks with every run of 1,000 characters without (or of) whitespace ended there.
-
-    The trainer's time is quadratic in the length of a word: a line of base64 or a genome would never end.
-    """
-    for chunk in _chunks(text):
-        start = 0
-        for run in re.finditer(r"\S{1000}|\s{1000}", chunk):
-            yield chunk[start : run.end()]
-            start = run.end()
-        yield chunk[start:]
-
-
-@lru_cache(maxsize=4)
-def _parse(tokenizer_json: str) -> Tokenizer:
-    return Tokenizer.from_str(tokenizer_json)
+def _shipped_path() -> Path:
+    return paths.SHIPPED_DATA / "tokenizer-tinyshakespeare.json"
 
 
 def _kept_tokenizer(path: Path, vocab_size: int) -> str | None:
     """Return the tokenizer at ``path`` if it is one of this size, else None: it is trained again."""
     try:
         tokenizer_json = path.read_text("utf-8")
-        return tokenizer_json if len(_token_bytes(_parse(tokenizer_json))) == vocab_size else None
+        return tokenizer_json if len(token_bytes(parse(tokenizer_json))) == vocab_size else None
     except Exception:  # tokenizers raises no narrower class
         return None
 
@@ -414,27 +361,11 @@ def _kept_ids(path: Path, tokenizer: Tokenizer, size: int) -> NDArray[np.uint16]
     """Return the ids at ``path`` if they stand for exactly ``size`` bytes, else None: they are made again."""
     try:
         ids: NDArray[np.uint16] = np.load(path, mmap_mode="r")
-        lengths = np.array([len(token) for token in _token_bytes(tokenizer)])
+        lengths = np.array([len(token) for token in token_bytes(tokenizer)])
         sound = ids.dtype == np.uint16 and ids.ndim == 1 and lengths[ids].sum() == size
         return ids if sound else None
     except (OSError, ValueError, EOFError, IndexError):
         return None
-
-
-def _token_bytes(tokenizer: Tokenizer) -> list[bytes]:
-    """Return the bytes of every token, by id.
-
-    The alphabet writes printable bytes as themselves and the others, in order, as characters from 256 on.
-    Source: Radford et al. 2019 (GPT-2), section 2.2 and its ``encoder.py``.
-    """
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    byte_of = {character: ord(character) for character in alphabet if ord(character) < 256}
-    others = [byte for byte in range(256) if chr(byte) not in byte_of]
-    byte_of |= dict(zip(alphabet[len(byte_of) :], others, strict=True))
-    vocab = tokenizer.get_vocab()
-    return [
-        bytes(byte_of[character] for character in token) for token in sorted(vocab, key=vocab.__getitem__)
-    ]
 
 
 # The cache: files are written whole or not at all, by one process at a time.

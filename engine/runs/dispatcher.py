@@ -12,7 +12,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import psutil
 from filelock import FileLock, Timeout
 
 from engine import paths
@@ -22,7 +21,7 @@ from engine.runs.store import ACTIVE, Run, State, Store
 from engine.runs.supervise import plain_os_error
 
 TICK_SECONDS = 0.1
-HEARTBEAT_NAME = "dispatcher.json"
+LOCK_NAME = "dispatcher.lock"
 
 
 class AlreadyRunning(RuntimeError):
@@ -38,7 +37,7 @@ class Dispatcher:
     def __init__(self, store: Store, engine: Engine) -> None:
         self.store, self.engine = store, engine
         self._complaint = ""  # said already
-        self._lock = FileLock(store.root / "dispatcher.lock", timeout=0)
+        self._lock = FileLock(store.root / LOCK_NAME, timeout=0.1)  # ``running`` holds it for a moment
 
     def __enter__(self) -> "Dispatcher":
         try:
@@ -47,14 +46,9 @@ class Dispatcher:
             raise AlreadyRunning(
                 f"another dispatcher already serves {self.store.root}; one is enough, and this one ends."
             ) from None
-        process = psutil.Process()
-        files.write_json(
-            self.store.root / HEARTBEAT_NAME, {"pid": process.pid, "created": process.create_time()}
-        )
         return self
 
     def __exit__(self, *_: object) -> None:
-        (self.store.root / HEARTBEAT_NAME).unlink(missing_ok=True)
         self._lock.release()
 
     def tick(self) -> None:
@@ -76,6 +70,8 @@ class Dispatcher:
             if self._still_active(run):
                 active.append(run)
         free = sorted(set(range(self.engine.capacity())) - {run.slot for run in active})
+        # Fewer slots than before may be open while more runs than that are still at work.
+        free = free[: max(0, self.engine.capacity() - len(active))]
         if not free:
             return
         queued = self.store.runs(states=("queued",))
@@ -148,13 +144,16 @@ def verdict(directory: Path, attempt: int) -> tuple[State, dict[str, Any]]:
 
 
 def running(root: Path | None = None) -> bool:
-    """Whether a dispatcher serves this data folder, now."""
-    known = files.read_json((root or paths.RUNS) / HEARTBEAT_NAME)
-    if known is None:
-        return False
+    """Whether a dispatcher serves this data folder, now.
+
+    Its lock tells: a pid is given again, and the time a process was made moves with the machine's clock.
+    """
     try:
-        return bool(psutil.Process(known["pid"]).create_time() == known["created"])
-    except (psutil.Error, KeyError):
+        with FileLock((root or paths.RUNS) / LOCK_NAME, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:
         return False
 
 

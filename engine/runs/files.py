@@ -77,10 +77,10 @@ def request_stop(directory: Path, attempt: int, word: StopWord) -> None:
 def stop_requested(directory: Path, attempt: int) -> StopWord | None:
     """What was asked of an attempt, if anything."""
     try:
-        word = (directory / f"cancel.{attempt}").read_text()
+        word = (directory / f"cancel.{attempt}").read_bytes()
     except OSError:
         return None
-    return "stop" if word == "stop" else "cancel"
+    return "stop" if word == b"stop" else "cancel"
 
 
 def records(directory: Path) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from filelock import FileLock
+
 from engine import paths
 from engine.runs import files
 from engine.runs.spec import RunSpec
@@ -48,6 +50,9 @@ CREATE INDEX IF NOT EXISTS runs_state ON runs (state);
 CREATE INDEX IF NOT EXISTS runs_sweep ON runs (sweep);
 CREATE INDEX IF NOT EXISTS runs_digest ON runs (digest);
 """
+
+# Clocks are set back; a page that subtracts two times must not get a negative one.
+_NEVER_BEFORE = {"started": "MAX(?, created)", "ended": "MAX(?, COALESCE(started, created))"}
 
 
 @dataclass(frozen=True)
@@ -93,17 +98,21 @@ class Store:
         self._lock = threading.Lock()
         self._db = sqlite3.connect(self.root / "store.sqlite", timeout=10, check_same_thread=False)
         self._db.row_factory = sqlite3.Row
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        with self._connect() as db:
+        # The lab's processes open a new folder at one moment, and SQLite does not wait for its turn
+        # where a file becomes a WAL file: they take turns here.
+        with FileLock(self.root / "store.lock", timeout=10), self._connect() as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
             db.executescript(_SCHEMA)
             # Never hand out the id of a folder that is still there, though its row was lost.
             highest = max((int(p.name) for p in self.root.iterdir() if p.name.isdigit()), default=0)
             known = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
             if known is None:
                 db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('runs', ?)", (highest,))
-            elif known[0] < highest:
-                db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'runs'", (highest,))
+            else:
+                db.execute(
+                    "UPDATE sqlite_sequence SET seq = ? WHERE name = 'runs' AND seq < ?", (highest, highest)
+                )
 
     def directory(self, run_id: int) -> Path:
         """Where a run's files lie; it may not exist yet."""
@@ -150,7 +159,8 @@ class Store:
         for column in ("measured", "environment"):
             if column in changes:
                 changes[column] = json.dumps(changes[column], allow_nan=False)
-        assignments = ", ".join(f"{column} = ?" for column in ("state", *changes))
+        columns = ("state", *changes)
+        assignments = ", ".join(f"{column} = {_NEVER_BEFORE.get(column, '?')}" for column in columns)
         with self._connect() as db:
             done = db.execute(
                 f"UPDATE runs SET {assignments} WHERE id = ? AND state = ?",
