@@ -5,11 +5,12 @@ Exit codes: 0 done, 1 a run failed (the reason on stderr), 2 wrong arguments (on
 
 import argparse
 import json
+import sqlite3
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from engine import commands
+from engine import commands, paths
 from engine.experiments import EXPERIMENTS, experiment, parse_seeds
 
 
@@ -27,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    except (OSError, sqlite3.OperationalError) as error:
+        print(f"the data folder {paths.HOME} cannot be used: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     return code

@@ -12,7 +12,7 @@ from engine import corpus, device, estimates, reference
 from engine.experiments import EXPERIMENTS, Experiment, experiment
 from engine.runs import files
 from engine.runs.dispatcher import TICK_SECONDS, AlreadyRunning, Dispatcher
-from engine.runs.launch import specs
+from engine.runs.launch import check_names, specs
 from engine.runs.local import LocalEngine
 from engine.runs.spec import RunSpec
 from engine.runs.store import ACTIVE, ENDED, Run, Store
@@ -69,11 +69,12 @@ def show_markdown(shown: dict[str, Any]) -> str:
         chapter, shipped = row["chapter"], row["reference"]
         inferred = isinstance(chapter, list)
         value = sum(chapter) / 2 if inferred else chapter
-        said = f"*≈ {value:.0f}*" if inferred else f"{value:.2f}"
+        said = "–" if value is None else f"*≈ {value:.0f}*" if inferred else f"{value:.2f}"
         measured = difference = "–"
         if shipped is not None:
             measured = _mean_and_spread(shipped)
-            difference = f"{(shipped['mean'] / value - 1) * 100:+.1f} %".replace("-", "\u2212")
+            if value is not None and shipped["mean"] is not None:
+                difference = f"{(shipped['mean'] / value - 1) * 100:+.1f} %".replace("-", "\u2212")
             seeds = ", ".join(map(str, shipped["seeds"]))
             where = f"Mean ± standard deviation over seeds {seeds}; {shipped['device']}, {shipped['date']}."
         lines.append(f"| {variant(row['variant']).title} | {said} | {measured} | {difference} |")
@@ -81,6 +82,8 @@ def show_markdown(shown: dict[str, Any]) -> str:
 
 
 def _mean_and_spread(shipped: dict[str, Any]) -> str:
+    if shipped["mean"] is None:
+        return "diverged"
     spread = "" if shipped["sd"] is None else f" ± {shipped['sd']:.2f}"
     return f"{shipped['mean']:.2f}{spread}"
 
@@ -96,6 +99,7 @@ def run(
 
     Raises ValueError: when an argument names nothing there is.
     """
+    check_names(experiment_id, budget, variants)  # before a text is fetched for it
     chosen = corpus_id or _default_corpus()
     wanted = specs(experiment_id, budget, seeds, chosen, variants)
     store = Store()
@@ -189,14 +193,14 @@ def _wait(store: Store, sweeps: Sequence[str]) -> list[Run]:
                         dispatcher = stack.enter_context(Dispatcher(store, LocalEngine()))
                 if dispatcher is not None:
                     dispatcher.tick()
-                runs = [run for sweep in dict.fromkeys(sweeps) for run in store.runs(sweep=sweep)]
+                runs = _of(store, sweeps)
                 _say(store, runs, said)
                 if all(run.state in ENDED for run in runs):
                     return runs
                 time.sleep(TICK_SECONDS)
         except KeyboardInterrupt:
             print("stopping: runs save a checkpoint first", file=sys.stderr)
-            for run in runs:
+            for run in _of(store, sweeps):
                 if run.state == "queued":
                     store.cancel(run.id)
                 elif run.state in ACTIVE:
@@ -204,6 +208,10 @@ def _wait(store: Store, sweeps: Sequence[str]) -> list[Run]:
             if dispatcher is not None:
                 dispatcher.stop_runs()
             raise
+
+
+def _of(store: Store, sweeps: Sequence[str]) -> list[Run]:
+    return [run for sweep in dict.fromkeys(sweeps) for run in store.runs(sweep=sweep)]
 
 
 def _say(store: Store, runs: Sequence[Run], said: dict[int, str]) -> None:

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock
 
 from engine import paths
 from engine.runs import files
@@ -32,23 +35,31 @@ def describe() -> Device:
 
     Raises RuntimeError: when torch cannot be imported there; the message is torch's last line.
     """
-    cache = paths.DATA / "cache" / "device.json"
-    key = _key()
-    known = files.read_json(cache)
-    if known is None or known.pop("key", None) != key:
-        asked = subprocess.run(
-            [sys.executable, "-m", "engine.device"],
-            cwd=paths.ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if asked.returncode:
-            raise RuntimeError((asked.stderr.strip().splitlines() or ["torch does not start"])[-1])
-        known = json.loads(asked.stdout)
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        files.write_json(cache, {**known, "key": key})
+    path = paths.DATA / "cache" / "device.json"
+    known = _cached(path)
+    if known is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):  # the lab's processes start together: one of them asks
+            known = _cached(path)
+            if known is None:
+                known = _ask()
+                files.write_json(path, {**known, "key": _key()})
     return Device(**known)
+
+
+def _cached(path: Path) -> dict[str, Any] | None:
+    known = files.read_json(path)
+    return known if known is not None and known.pop("key", None) == _key() else None
+
+
+def _ask() -> dict[str, Any]:
+    asked = subprocess.run(
+        [sys.executable, "-m", "engine.device"], cwd=paths.ROOT, capture_output=True, text=True, check=False
+    )
+    if asked.returncode:
+        raise RuntimeError((asked.stderr.strip().splitlines() or ["torch does not start"])[-1])
+    answer: dict[str, Any] = json.loads(asked.stdout)
+    return answer
 
 
 def probe() -> Device:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from contextlib import suppress
 
 import psutil
@@ -16,32 +15,9 @@ import pytest
 from engine import checkpoint, paths
 from engine.runs import files
 from engine.runs.launch import specs
-from engine.runs.store import Store
+from tests.serving import healthy, serve, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def healthy(port):
-    with (
-        suppress(OSError),
-        urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=2) as answer,
-    ):
-        return answer.status == 200
-    return False
-
-
-def until(condition, seconds, what):
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, what() if callable(what) else what
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 class Health(threading.Thread):
@@ -61,36 +37,8 @@ class Health(threading.Thread):
 
 @pytest.fixture
 def lab(tmp_path):
-    """A lab on a data folder of its own, started from a folder that is not the checkout."""
-    port = free_port()
-    environment = {
-        **os.environ,
-        "ATTENTION_LAB_HOME": str(tmp_path / "home"),
-        "ATTENTION_LAB_SLOTS": "1",
-        "STREAMLIT_SERVER_PORT": str(port),
-        "STREAMLIT_SERVER_HEADLESS": "true",
-        "PYTHONPATH": str(paths.ROOT),
-    }
-    text = paths.ROOT / "data" / "tinyshakespeare.txt"
-    (tmp_path / "home" / "data").mkdir(parents=True)
-    if text.exists():
-        (tmp_path / "home" / "data" / text.name).write_bytes(text.read_bytes())
-    log = (tmp_path / "log").open("w")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lab"], cwd=tmp_path, env=environment, stdout=log, stderr=log
-    )
-    try:
-        until(lambda: healthy(port), 60, lambda: (tmp_path / "log").read_text())
-        yield process, port, Store(tmp_path / "home" / "checkpoints" / "runs"), tmp_path / "log"
-    finally:
-        for child in (
-            [*psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []
-        ):
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
-        process.kill()
-        process.wait()
-        log.close()
+    with serve(tmp_path) as served:
+        yield served
 
 
 def child(process, word):
@@ -103,7 +51,7 @@ def child(process, word):
 
 
 def test_parts_are_killed_and_training_goes_on_then_ctrl_c_saves_and_ends_all(lab):
-    process, port, store, log = lab
+    process, port, store, log = lab.process, lab.port, lab.store, lab.log
     store.submit(specs("averages", "chapter", (0,), "python-reference", ["average-added"]))
     folder = store.directory(1)
 

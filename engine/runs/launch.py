@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from engine import corpus
-from engine.experiments import experiment
+from engine.experiments import Budget, Experiment, experiment
 from engine.runs.spec import RunSpec
 from engine.variants import variant
 
@@ -20,10 +20,7 @@ def specs(
     Raises ValueError: when a name is unknown or a variant is none of the experiment's; CorpusError (a
         ValueError): when the text cannot be had.
     """
-    chosen = experiment(experiment_id)
-    for name in variants or ():
-        if name not in chosen.variants:
-            raise ValueError(f"no variant {name!r} in {chosen.id}; there are: {', '.join(chosen.variants)}.")
+    chosen, budget = check_names(experiment_id, budget_name, variants)
     sha256 = corpus.sha256_of(corpus_id)
     return [
         RunSpec(
@@ -31,7 +28,7 @@ def specs(
             variant=name,
             budget_name=budget_name,
             config=variant(name).config,
-            budget=chosen.budget(budget_name),
+            budget=budget,
             corpus=corpus_id,
             corpus_sha256=sha256,
             seed=seed,
@@ -39,3 +36,20 @@ def specs(
         for seed in seeds
         for name in variants or chosen.variants
     ]
+
+
+def check_names(
+    experiment_id: str, budget_name: str, variants: Sequence[str] | None = None
+) -> tuple[Experiment, Budget]:
+    """The experiment and its budget of these names; needs no text, so a wrong name fetches none.
+
+    Raises ValueError: when a name is unknown, or a variant is none of the experiment's or named twice.
+    """
+    chosen = experiment(experiment_id)
+    budget = chosen.budget(budget_name)
+    for number, name in enumerate(variants or ()):
+        if name not in chosen.variants:
+            raise ValueError(f"no variant {name!r} in {chosen.id}; there are: {', '.join(chosen.variants)}.")
+        if variants and name in variants[:number]:
+            raise ValueError(f"variant {name!r} is given twice; allowed: each once.")
+    return chosen, budget

@@ -21,6 +21,7 @@ from engine.runs import files
 
 POLL_SECONDS = 0.05
 HEARTBEAT_SECONDS = 1.0
+TREE_SECONDS = 1.0
 GRACE_SECONDS = 1.5
 MEMORY_SHARE = 0.85  # of the machine: beyond it a run is stopped, so that the machine stays usable
 
@@ -93,13 +94,14 @@ def _until_it_ends(
     """Watch the child. Returns why it had to be killed, or None when it ended by itself."""
     asked: float | None = None
     beat = time.monotonic()
+    memory = TreeMemory(child.pid)
     while child.poll() is None:
         now = time.monotonic()
         if asked is None and files.stop_requested(directory, attempt):
             asked = now
         if asked is not None and now - asked > GRACE_SECONDS:
             return "stopped: it did not answer the request to end"
-        used = tree_bytes(child.pid)
+        used = memory.bytes()
         if used > memory_bytes:
             return f"out of memory: {gigabytes(used)} used, {gigabytes(memory_bytes)} allowed"
         if (directory / f"claim.{attempt + 1}").exists():
@@ -131,15 +133,28 @@ def kill_tree(pid: int) -> None:
                 process.kill()
 
 
-def tree_bytes(pid: int) -> int:
-    """Resident memory of a process and its descendants, in bytes."""
-    total = 0
-    with suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(pid)
-        for process in [parent, *parent.children(recursive=True)]:
-            with suppress(psutil.NoSuchProcess):
+class TreeMemory:
+    """Resident memory of a process and its descendants, cheap enough to be asked 20 times a second.
+
+    Finding descendants means looking at every process of the machine, so that is done once a second.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._tree = [self._root]
+        self._looked = time.monotonic()
+
+    def bytes(self) -> int:
+        """Now, in bytes; 0 when all are gone."""
+        if time.monotonic() - self._looked > TREE_SECONDS:
+            self._looked = time.monotonic()
+            with suppress(psutil.Error):
+                self._tree = [self._root, *self._root.children(recursive=True)]
+        total = 0
+        for process in self._tree:
+            with suppress(psutil.Error):
                 total += process.memory_info().rss
-    return total
+        return total
 
 
 def machine_bytes() -> int:

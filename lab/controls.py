@@ -1,0 +1,177 @@
+"""Helpers of every page: numbers as text, a reader's text as it is, settings in the URL."""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import streamlit as st
+
+T = TypeVar("T")
+
+MINUS, NBSP = "−", "\u00a0"
+MAX_VALUE = 400  # characters of a setting in the URL
+_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+# Everything that Streamlit's Markdown could take for markup: LaTeX, emoji and colour directives included.
+_MARKUP = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:^=&@/])")
+# What it would make an arrow, a dash, a sign or a link of even so: taken apart by an invisible joiner.
+_SIGNS = re.compile(r"(?<=-)(?=[->])|(?<=[<>~])(?=[-=])|(?<=:)(?=//)|(?<=@)|(?<=www)(?=\.)")
+
+
+def plain(text: str) -> str:
+    """Text of a reader's, escaped so that Markdown shows it character for character."""
+    shown = text.replace("\r", "␍").replace("\n", "¶").replace("\t", "→")
+    return re.sub(r" (?= )|^ | $", NBSP, _MARKUP.sub(r"\\\1", _SIGNS.sub("\u2060", shown)))
+
+
+def visible(piece: str) -> str:
+    """A token piece with its spaces and newlines to be seen: a space as ·, a newline as ¶."""
+    return piece.replace(" ", "·").replace("\n", "¶").replace("\t", "→")
+
+
+def count(number: int) -> str:
+    """A small number as a word, any other with its thousands apart: "four", "1,240"."""
+    return _WORDS[number] if 0 <= number < len(_WORDS) else f"{number:,}"
+
+
+def quantity(value: float | None, decimals: int | None = None) -> str:
+    """A measured number for people: "60.5", "1,024", "5.1e+12"; a dash for what cannot be printed."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1e6:
+        return f"{value:.1e}".replace("-", MINUS)
+    if decimals is None:
+        decimals = 1 if abs(value) < 1000 else 0
+    return f"{value:,.{decimals}f}".replace("-", MINUS)
+
+
+def signed(value: float) -> str:
+    """A difference, always with its sign, and a true minus."""
+    return quantity(value) if value < 0 else f"+{quantity(value)}"
+
+
+def duration(seconds: float) -> str:
+    """Elapsed time: "48 s", "18 min 20 s", "2 h 05 min". Never negative: clocks are set back."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}{NBSP}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}{NBSP}min {rest:02d}{NBSP}s"
+    return f"{minutes // 60}{NBSP}h {minutes % 60:02d}{NBSP}min"
+
+
+def about(seconds: float) -> str:
+    """An estimate, no finer than it deserves: "about 40 s", "about 9 min", "about 2 h 10 min"."""
+    if seconds < 55:
+        return f"about {max(5, 5 * round(seconds / 5))}{NBSP}s"
+    minutes = max(1, round(seconds / 60))
+    if minutes < 60:
+        return f"about {minutes}{NBSP}min"
+    minutes = 10 * round(minutes / 10)
+    return f"about {minutes // 60}{NBSP}h" + (f" {minutes % 60}{NBSP}min" if minutes % 60 else "")
+
+
+def one_of(name: str, options: Sequence[str]) -> Callable[[str], str]:
+    """A parser of a setting that accepts these words only."""
+
+    def parse(text: str) -> str:
+        if text not in options:
+            raise ValueError(f"{name} is {text!r}; allowed: {', '.join(options)}.")
+        return text
+
+    return parse
+
+
+def whole(name: str, low: int, high: int) -> Callable[[str], int]:
+    """A parser of a setting that accepts whole numbers in a range only."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
+            raise ValueError(f"{name} is {text!r}; allowed: a whole number from {low:,} to {high:,}.")
+        return int(text)
+
+    return parse
+
+
+def as_it_is(text: str) -> str:
+    """A parser that accepts any text."""
+    return text
+
+
+class Settings:
+    """A page's settings, each in the URL under its name and in the session for the way back.
+
+    ``seed`` puts a setting's value where the widget of the same key finds it; the page then draws that
+    widget. A bad value in the URL becomes one line of ``notices`` and the default; it stays in the URL,
+    and named, until the reader chooses another. (``bind="query-params"`` drops a bad value without a word.)
+    """
+
+    def __init__(self, page: str, names: Sequence[str]) -> None:
+        self.page = page
+        self.names = tuple(names)
+        self.notices = [
+            f"{name} is no setting of this page; it has {', '.join(names)}. Nothing was changed."
+            for name in st.query_params
+            if name not in names
+        ]
+
+    def key(self, name: str) -> str:
+        """The key of the setting's widget."""
+        return f"{self.page}.{name}"
+
+    def seed(self, name: str, parse: Callable[[str], T], default: T, write: Callable[[T], str] = str) -> T:
+        """The setting's value now.
+
+        parse: from the URL's text; raises ValueError with what is allowed. write: its inverse.
+        """
+        state, key = st.session_state, self.key(name)
+        given = st.query_params.get_all(name)
+        from_url, notice = self._parsed(name, given, parse, default, write)
+        if given != state.get(f"{key}:given") or key not in state:
+            # The URL is new, or was changed by hand or by going back; else the widget is the newer.
+            returning = not given and key not in state
+            state[key] = state.get(f"{key}:kept", default) if returning else from_url
+        value: T = state[key]
+        if value != from_url:
+            notice = None
+            if value is None:
+                st.query_params.pop(name, None)
+            else:
+                st.query_params[name] = write(value)
+        if notice:
+            self.notices.append(notice)
+        state[f"{key}:given"] = st.query_params.get_all(name)
+        state[f"{key}:kept"] = value
+        return value
+
+    def _parsed(
+        self, name: str, given: list[str], parse: Callable[[str], T], default: T, write: Callable[[T], str]
+    ) -> tuple[T, str | None]:
+        if not given:
+            return default, None
+        used = "none" if default is None else write(default)
+        if len(given) > 1:
+            quoted = " and ".join(repr(value[:MAX_VALUE]) for value in given[:4])
+            return (
+                default,
+                f"{name} is given {count(len(given))} times, {quoted}; allowed: once. Used: {used}.",
+            )
+        if len(given[0]) > MAX_VALUE:
+            got = f"{len(given[0]):,} characters"
+            return default, f"{name} has {got}; allowed: at most {MAX_VALUE}. Used: {used}."
+        try:
+            return parse(given[0]), None
+        except ValueError as error:
+            return default, f"{error} Used: {used}."
+
+    def show_notices(self) -> None:
+        """What was wrong in the URL, one line each, above the settings."""
+        for notice in self.notices:
+            st.markdown(f":orange[{plain(notice)}]")
+
+
+def user() -> str:
+    """Whom a run belongs to, for fair turns among those who share this lab."""
+    address: Any = st.context.ip_address
+    return str(address) if address else "local"

@@ -1,0 +1,68 @@
+"""What stands around every page's instruments: its head, its sources, the way on."""
+
+import ast
+from collections.abc import Sequence
+from functools import lru_cache
+
+import streamlit as st
+
+from engine import paths
+from engine.variants import Variant, variant
+from lab.chapter import Section, neighbours
+from lab.controls import plain
+from lab.vega import Style
+
+MEASURE = 720  # px: the length of a line of prose
+
+
+def header(section: Section, question: str, lead: str) -> None:
+    """Where the page stands in the chapter, its question, and at most two lines of lead."""
+    with st.container(key="head", gap="xsmall"):
+        st.caption(section.caption)
+        st.title(question, anchor=False)
+        st.markdown(lead, width=MEASURE)
+
+
+def footer(section: Section) -> None:
+    """Links to the nearest pages that are built."""
+    before, after = neighbours(section)
+    if before or after:
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            for neighbour, arrow in ((before, "← {}"), (after, "{} →")):
+                if neighbour:
+                    st.page_link(neighbour.path, label=arrow.format(neighbour.title))
+
+
+def dot(style: Style) -> str:
+    """A variant's colour as Markdown: a ring for the reader's own."""
+    if style.slot == "ink":
+        return "●"
+    return f":{'blue' if style.slot == 'sky' else style.slot}[{'○' if style.slot == 'sky' else '●'}]"
+
+
+def sources(variants: Sequence[str], styles: dict[str, Style], label: str) -> None:
+    """Each rung in an expander: what it changes, what that is said to do, and the class that does it."""
+    with st.expander(label):
+        for name in variants:
+            rung = variant(name)
+            st.markdown(f"{dot(styles[name])} **{plain(rung.title)}**, {change(rung)}  \n{rung.claim}")
+            st.code(class_source(rung.source), language="python")
+
+
+def change(rung: Variant) -> str:
+    """The one field that a rung changes, as Markdown."""
+    if rung.parent is None:
+        return "where the ladder starts"
+    ((field, value),) = rung.change.items()
+    return f"which is *{plain(variant(rung.parent).title)}* with `{field} = {value!r}`"
+
+
+@lru_cache(maxsize=64)
+def class_source(name: str) -> str:
+    """The text of a class in ``engine/models``, by "module.Class", read without importing torch."""
+    module, _, wanted = name.partition(".")
+    text = (paths.ROOT / "engine" / "models" / f"{module}.py").read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name == wanted:
+            return ast.get_source_segment(text, node) or ""
+    raise ValueError(f"no class {wanted!r} in engine/models/{module}.py")

@@ -1,0 +1,201 @@
+"""What was measured of one choice of budget, seeds and text: runs, curves, figures. Reads, never writes.
+
+A result is found by the digest of what was asked, so a page shows whatever was measured of its settings,
+by this session, another one, or the command line, and needs to remember nothing.
+"""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from engine import corpus, reference
+from engine.experiments import ChapterValue, Experiment
+from engine.reference import ReferenceRow
+from engine.runs import files
+from engine.runs.spec import RunSpec
+from engine.runs.store import ACTIVE, Run, Store
+from lab.charts import Curve, Point
+
+UNENDED = ("queued", *ACTIVE)
+MEASURED = ("done", "diverged")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant's line in the table. yours: the figure of every seed that ended with one."""
+
+    variant: str
+    chapter: ChapterValue | None
+    reference: ReferenceRow | None
+    yours: dict[int, float]
+    diverged: int
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over the seeds."""
+        return statistics.fmean(self.yours.values()) if self.yours else None
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation over the seeds (n - 1), None under two."""
+        return statistics.stdev(self.yours.values()) if len(self.yours) > 1 else None
+
+
+class Sweep:
+    """The runs of one choice of settings, as they stand now.
+
+    wanted: what is asked for, by digest. newest: its newest run, where there is one; measured: the newest
+    that ended with a result. runs: the newest ones in order; unended: those that wait or are carried out;
+    missing: what none has measured.
+    """
+
+    def __init__(self, experiment: Experiment, wanted: dict[str, RunSpec], store: Store) -> None:
+        self.experiment = experiment
+        self.wanted = wanted
+        self.store = store
+        self.newest: dict[str, Run] = {}
+        self.measured: dict[str, Run] = {}
+        for run in store.runs(digests=list(wanted)) if wanted else []:
+            self.newest[run.digest] = run
+            if run.state in MEASURED:
+                self.measured[run.digest] = run
+        self.runs = [self.newest[digest] for digest in wanted if digest in self.newest]
+        self.unended = [run for run in self.runs if run.state in UNENDED]
+        self.missing = [spec for digest, spec in wanted.items() if digest not in self.measured]
+
+    @classmethod
+    def of(cls, experiment: Experiment, specs: Sequence[RunSpec], store: Store) -> "Sweep":
+        """The sweep of these specs."""
+        return cls(experiment, {spec.digest: spec for spec in specs}, store)
+
+    def again(self) -> "Sweep":
+        """The same choice, read anew."""
+        return Sweep(self.experiment, self.wanted, self.store)
+
+    @property
+    def of_the_chapters_text(self) -> bool:
+        """Whether the chapter's figures, which are Shakespeare's, say anything about these runs."""
+        return all(spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256 for spec in self.wanted.values())
+
+    def step(self, run: Run) -> int:
+        """How far a run is: the step of its newest record."""
+        return run.spec.budget.steps if run.state in MEASURED else self._last_step(run)
+
+    def _last_step(self, run: Run) -> int:
+        return int(files.last_record(self.store.directory(run.id)).get("step", 0))
+
+    @property
+    def progress(self) -> float:
+        """The share of all steps that are done, from 0 to 1."""
+        total = sum(spec.budget.steps for spec in self.wanted.values())
+        return sum(self.step(run) for run in self.runs) / total if total else 0.0
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Changes when anything that a page shows of these runs has changed."""
+        return tuple(
+            (run.id, run.state, run.reason, _stamp(self.store.directory(run.id))) for run in self.runs
+        )
+
+    def curves(self, variant: str) -> tuple[Curve, ...]:
+        """One curve a seed that has begun. An ended run that never evaluated gives way to an earlier one."""
+        found = []
+        for run in self.runs:
+            if run.spec.variant != variant:
+                continue
+            curve = self._curve(run)
+            if not curve.points and run.state not in UNENDED and run.digest in self.measured:
+                curve = self._curve(self.measured[run.digest])
+            if curve.points:
+                found.append(curve)
+        return tuple(found)
+
+    def _curve(self, run: Run) -> Curve:
+        directory = self.store.directory(run.id)
+        return Curve(evaluations(directory, _stamp(directory)), run.state == "diverged")
+
+    def table(self) -> Iterator[tuple[object, ...]]:
+        """Every evaluation of every newest run, for a file; the first row names the columns."""
+        yield "experiment", "variant", "budget", "text", "seed", "run", "state", "step", "held_out_perplexity"
+        titles = dict(corpus.listing())
+        for run in self.runs:
+            spec = run.spec
+            text = titles.get(spec.corpus, spec.corpus)
+            for step, value in self._curve(run).points:
+                yield (
+                    self.experiment.id,
+                    spec.variant,
+                    spec.budget_name,
+                    text,
+                    spec.seed,
+                    run.id,
+                    run.state,
+                    step,
+                    value,
+                )
+
+    def rows(self) -> list[Row]:
+        """The table, one row a variant."""
+        shipped = reference.load(self.experiment.id)
+        metric, rows = self.experiment.metric, []
+        for variant in self.experiment.variants:
+            runs = [run for run in self.measured.values() if run.spec.variant == variant]
+            values = {run.spec.seed: run.measured.get(metric) for run in runs if run.state == "done"}
+            rows.append(
+                Row(
+                    variant=variant,
+                    chapter=self.experiment.chapter.get((variant, metric)),
+                    reference=shipped.rows.get(variant) if shipped else None,
+                    yours={seed: value for seed, value in values.items() if value is not None},
+                    diverged=len(runs) - sum(value is not None for value in values.values()),
+                )
+            )
+        return rows
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How much higher one mean is than another. noise: whether that is within seed noise; None: unknown."""
+
+    points: float
+    noise: bool | None
+
+    @property
+    def level(self) -> bool:
+        """Whether it would be printed as 0.0."""
+        return abs(self.points) < 0.05
+
+
+def difference(row: Row, other: Row) -> Gap | None:
+    """The gap between two rows, None as long as one has no figure.
+
+    It is within seed noise when it is under two standard deviations of the paired differences; with fewer
+    than two seeds in common nobody knows.
+    """
+    if row.mean is None or other.mean is None:
+        return None
+    paired = [row.yours[seed] - other.yours[seed] for seed in row.yours if seed in other.yours]
+    if len(paired) < 2:
+        return Gap(row.mean - other.mean, None)
+    gap = statistics.fmean(paired)
+    return Gap(gap, abs(gap) < 2 * statistics.stdev(paired))
+
+
+@lru_cache(maxsize=256)
+def evaluations(directory: Path, _stamp: tuple[int, int]) -> tuple[Point, ...]:
+    """(step, held-out perplexity) of a run so far; read again only when its file has changed."""
+    return tuple(
+        (int(record["step"]), float(record["validation_perplexity"]))
+        for record in files.records(directory)
+        if record.get("validation_perplexity") is not None
+    )
+
+
+def _stamp(directory: Path) -> tuple[int, int]:
+    try:
+        status = (directory / "metrics.jsonl").stat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns

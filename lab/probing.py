@@ -1,0 +1,129 @@
+"""Live probes: what a trained model makes of the reader's own words, computed once the reader asks.
+
+Only here does the app's process load torch, and only after a press of a button.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from engine import corpus, reference
+from engine.runs.store import Store
+from engine.variants import variant
+from lab.controls import MINUS, plain, visible
+from lab.frame import dot
+from lab.vega import Style
+
+if TYPE_CHECKING:
+    from engine.probes.averages import Comparison
+
+WIDTH = 544  # px
+
+
+def button(
+    label: str, key: str, on_click: Callable[..., None] | None = None, args: Sequence[Any] = ()
+) -> None:
+    """A button that asks for a probe; from then on the probe follows every edit."""
+
+    def pressed() -> None:
+        st.session_state[f"{key}.asked"] = True
+        if on_click:
+            on_click(*args)
+
+    st.button(label, key=key, on_click=pressed, width=160)
+
+
+def asked(key: str) -> bool:
+    """Whether that button was pressed in this session."""
+    return bool(st.session_state.get(f"{key}.asked"))
+
+
+def weights(experiment_id: str, variant_id: str) -> tuple[Path, str] | None:
+    """A trained model to look into and whose it is: the shipped one, else the newest of the reader's own."""
+    if path := reference.weights(experiment_id, variant_id):
+        return path, "shipped, seed 0"
+    store = Store()
+    for run in reversed(store.runs(states=["done"])):
+        spec = run.spec
+        if (spec.experiment, spec.variant) == (experiment_id, variant_id):
+            path = store.directory(run.id) / "checkpoint.safetensors"
+            if spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256 and path.exists():
+                return path, f"yours, run #{run.id}, {spec.budget_name} budget, seed {spec.seed}"
+    return None
+
+
+def order_blindness(
+    experiment_id: str, variants: Sequence[str], styles: dict[str, Style], first: str, second: str
+) -> None:
+    """Two texts through each variant: how far their averages differ, and what each says comes next."""
+    with st.container(horizontal=True):
+        for name in variants:
+            with st.container(width=WIDTH):
+                st.markdown(f"{dot(styles[name])} **{plain(variant(name).title)}**")
+                found = weights(experiment_id, name)
+                if found is None:
+                    st.markdown(
+                        "No trained model of this kind is shipped with this copy. Train it above first."
+                    )
+                    continue
+                place = st.empty()
+                place.caption("Loading the trained model, a few seconds the first time")
+                try:
+                    comparison = _compare(found[0], first, second)
+                except (ValueError, OSError) as error:
+                    place.markdown(f":red[{plain(str(error))}]")
+                    continue
+                place.markdown(_said(comparison))
+                _next_tokens(comparison)
+                st.caption(f"Weights: {found[1]}.")
+
+
+def _compare(path: Path, first: str, second: str) -> "Comparison":
+    from engine.probes import averages
+
+    return averages.compare(path, first, second)
+
+
+def _said(comparison: "Comparison") -> str:
+    gap, moved = tiny(comparison.average_difference), tiny(comparison.probability_difference)
+    if not comparison.same_pieces:
+        return (
+            f"These are not the same tokens in another order: {_unshared(comparison)}. So the averages "
+            f"differ, by up to {gap}, and the next-token probabilities by up to {moved}."
+        )
+    noise = "" if comparison.average_difference == 0 else ", the rounding of sums taken in another order"
+    return (
+        f"The two averages differ by at most **{gap}**{noise}; the next-token probabilities by at most "
+        f"**{moved}**."
+    )
+
+
+def _unshared(comparison: "Comparison") -> str:
+    """Which pieces only one of the two texts has."""
+    a, b = Counter(comparison.pieces_a), Counter(comparison.pieces_b)
+    said = []
+    for which, extra in (("first", a - b), ("second", b - a)):
+        pieces = ", ".join(f"“{plain(visible(piece))}”" for piece in list(extra.elements())[:8])
+        said.append(f"only the {which} has {pieces}" if pieces else f"the {which} has none of its own")
+    return "; ".join(said)
+
+
+def _next_tokens(comparison: "Comparison") -> None:
+    """The likeliest next tokens after each text, side by side."""
+    import pandas as pd
+
+    rows = [
+        (plain(visible(piece_a)), share_a, plain(visible(piece_b)), share_b)
+        for (piece_a, share_a), (piece_b, share_b) in zip(comparison.top_a, comparison.top_b, strict=True)
+    ]
+    table = pd.DataFrame(rows, columns=["after the first", "probability", "after the second", "probability "])
+    shown = table.style.format("{:.4f}", subset=["probability", "probability "])
+    st.table(shown, border="horizontal", hide_index=True)
+
+
+def tiny(value: float) -> str:
+    """A very small difference: "2.98e−08"."""
+    return "0" if value == 0 else f"{value:.2e}".replace("-", MINUS)

@@ -1,0 +1,158 @@
+"""Averages: four models that know the past only as its mean, or not at all."""
+
+import random
+
+import streamlit as st
+
+from engine.experiments import AVERAGES
+from engine.variants import variant
+from lab import bench, frame, probing, vega
+from lab.bench import Rows
+from lab.chapter import section
+from lab.controls import Settings, as_it_is, count, quantity, whole
+from lab.measured import difference
+from lab.vega import Style
+
+SECTION = section("averages.py")
+STYLES = {
+    "no-context": Style("gray"),
+    "average": Style("red"),
+    "average-positions": Style("violet", "dashed"),
+    "average-added": Style("orange"),
+}
+CONTEXT = AVERAGES.budgets["chapter"].context_length
+PARAGRAPH = (
+    "Before the gates the soldiers stood and waited for the king, who had sworn to return by night; but the "
+    "night came, and the king did not, and the people began to say that he was dead."
+)
+
+
+def notice(rows: Rows) -> str:
+    """What the four figures say, read off the reader's own."""
+    alone, replaced, placed, added = (rows[name] for name in AVERAGES.variants)
+    if alone.mean is None or replaced.mean is None:
+        return "A model that diverged says nothing about averages. Train it again with another seed."
+    said = [
+        f"Every earlier token has the same say, so the mean tells nothing of which one matters. In place of "
+        f"the token it makes the model {quantity(replaced.mean / alone.mean)} times as perplexed"
+    ]
+    if (gap := difference(added, alone)) is not None:
+        much = f"{quantity(abs(gap.points))} points{', within seed noise' if gap.noise else ''}"
+        said[0] += f"; added to it, it {'costs' if gap.points > 0 else 'gains'} {much}."
+    if (gap := difference(replaced, placed)) is not None:
+        much = f"{quantity(abs(gap.points))} points{', within seed noise' if gap.noise else ''}"
+        effect = "change nothing" if gap.level else f"{'take off' if gap.points > 0 else 'add'} {much}"
+        said.append(
+            f"Positions {effect}. They are added before the mean is taken, and the sum of a window’s "
+            f"positions is the same for every order of its words."
+        )
+    return "\n\n".join(said)
+
+
+def order() -> None:
+    """Two sentences of the same words, through the average with and without positions."""
+    st.header("Who bit whom?", anchor=False)
+    st.markdown(
+        "A mean does not ask in which order its terms came. Type two sentences of the same words: the "
+        "trained average gives both the same summary, and so the same guess at the next token.",
+        width=frame.MEASURE,
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        first = st.text_input("One sentence", key=settings.key("first"), max_chars=300, width=400)
+        second = st.text_input(
+            "The same words, otherwise", key=settings.key("second"), max_chars=300, width=400
+        )
+        probing.button("Compare", settings.key("order"))
+    if probing.asked(settings.key("order")):
+        probing.order_blindness(AVERAGES.id, ("average", "average-positions"), STYLES, first, second)
+
+
+def paragraph() -> None:
+    """A paragraph that the reader shuffles by hand."""
+    st.header("Shuffle a paragraph", anchor=False)
+    st.markdown(
+        "Move the words about as you like, by hand or all at once. As long as none is lost, the average’s "
+        "prediction does not move.",
+        width=frame.MEASURE,
+    )
+    yours, shuffled = settings.key("paragraph"), settings.key("shuffled")
+    st.session_state.setdefault(yours, PARAGRAPH)
+    st.session_state.setdefault(shuffled, PARAGRAPH)
+    with st.container(horizontal=True):
+        text = st.text_area("A paragraph", key=yours, height=120, width=bench.HALF, persist_state="session")
+        other = st.text_area(
+            "In your order", key=shuffled, height=120, width=bench.HALF, persist_state="session"
+        )
+    probing.button("Shuffle", settings.key("shuffle"), on_click=_shuffle, args=(yours, shuffled))
+    if probing.asked(settings.key("shuffle")):
+        one_line = (" ".join(text.split()), " ".join(other.split()))
+        probing.order_blindness(AVERAGES.id, ("average",), STYLES, *one_line)
+
+
+def _shuffle(source: str, target: str) -> None:
+    words = st.session_state[source].split()
+    random.shuffle(words)
+    st.session_state[target] = " ".join(words)
+
+
+def dilution() -> None:
+    """How little of a mean is the token it stands at."""
+    st.header("How much of the mean is the present?", anchor=False)
+    st.markdown(
+        "At position t the mean has t terms, and the token that is there now is one of them. Added to the "
+        "mean instead of lost in it, the same token never falls below half of what the model sees.",
+        width=frame.MEASURE,
+    )
+    t = st.slider("Position t", 1, CONTEXT, key=settings.key("t"), width=bench.HALF)
+    others = f"the other {count(t - 1)} share the rest" if t > 1 else "there is nothing else yet"
+    st.markdown(
+        f"In the mean the current token has a share of 1/{t} = **{100 / t:.1f} %**; {others}. With the token "
+        f"added it has (1 + 1/{t}) / 2 = **{50 + 50 / t:.1f} %**.",
+        width=frame.MEASURE,
+    )
+    st.vega_lite_chart(_dilution_chart(t), height=240, key="dilution")
+
+
+def _dilution_chart(t: int) -> vega.Spec:
+    shares = {
+        "average": [1 / at for at in range(1, CONTEXT + 1)],
+        "average-added": [(1 + 1 / at) / 2 for at in range(1, CONTEXT + 1)],
+    }
+    rows, ends = [], []
+    for name, share in shares.items():
+        look = {"slot": STYLES[name].slot, "name": variant(name).short}
+        rows += [
+            {**look, "t": at, "share": share[at - 1], "kind": "here" * (at == t)}
+            for at in range(1, CONTEXT + 1)
+        ]
+        ends.append({**look, "at": share[-1], "value": f"{share[t - 1]:.1%}"})
+    x = vega.x_axis("t", CONTEXT, [1, 32, 64, 96, 128], "position t", first=1)
+    y = vega.y_axis("share", {"domain": [0, 1]}, [0, 0.25, 0.5, 0.75, 1], ".0%")
+    place = {"x": x, "y": y, "color": vega.COLOR}
+    dot = {"type": "point", "filled": True, "size": 70, "opacity": 1}
+    layers = [
+        *vega.levels(y, 1, CONTEXT),
+        vega.layer("shares", {"type": "line", "strokeWidth": 2.25}, place),
+        vega.layer("shares", dot, place, "here"),
+        *vega.gutter(y, CONTEXT),
+    ]
+    return vega.chart(240, layers, {"shares": rows, "gutter": ends})
+
+
+settings = Settings("averages", (*bench.NAMES, "first", "second", "t"))
+settings.seed("first", as_it_is, "the dog bit the man")
+settings.seed("second", as_it_is, "the man bit the dog")
+settings.seed("t", whole("t", 1, CONTEXT), 100)
+
+frame.header(
+    SECTION,
+    AVERAGES.question,
+    "The simplest way to use context is to average it. Train four small language models on Shakespeare, "
+    "and see what the average is worth and what it destroys.",
+)
+bench.show(AVERAGES, settings, STYLES, notice)
+frame.sources(AVERAGES.variants, STYLES, "The code of the four models")
+order()
+paragraph()
+dilution()
+frame.footer(SECTION)

@@ -1,0 +1,119 @@
+"""Every run: state, progress, reason; cancel, resume, delete; the card that lets others repeat it."""
+
+import sqlite3
+
+import streamlit as st
+
+from engine.experiments import EXPERIMENTS
+from engine.runs import dispatcher
+from engine.runs.store import ACTIVE, Store
+from lab import run_panel, runs_table, runs_view
+from lab.chapter import section
+from lab.controls import Settings, one_of, plain
+from lab.watch import redraw_on_change
+
+ROWS = "runs.rows"
+ROWS_AT_ONCE = 100
+LIVE_SECONDS, IDLE_SECONDS = 1.0, 3.0
+ALL = "all"
+
+with st.container(key="head"):
+    st.title("Runs", anchor=False)
+    said = st.container(gap=None)
+try:
+    store = Store()
+    ledger = runs_view.ledger_stamp(store)
+    runs = runs_view.all_runs(store)
+except (sqlite3.Error, OSError) as error:
+    st.markdown(f":red[The list of runs cannot be read: {plain(str(error))}. Free some space, then reload.]")
+    st.stop()
+
+settings = Settings("runs", ("run", "search", "state", "experiment"))
+ids = {run.id for run in runs}
+
+
+def parse_run(text: str) -> int:
+    """A run that there is."""
+    if text.isascii() and text.isdigit() and len(text) < 19 and int(text) in ids:
+        return int(text)
+    allowed = (
+        f"the number of a run that is here, {min(ids)} to {max(ids)}"
+        if ids
+        else "none, there are no runs yet"
+    )
+    raise ValueError(f"run is {text!r}; allowed: {allowed}.")
+
+
+def parse_states(text: str) -> list[str]:
+    """States, separated by commas, or all of them."""
+    states = [] if text == ALL else text.split(",")
+    if any(state not in runs_view.SHOWN_STATES for state in states):
+        allowed = f"{ALL}, or some of {', '.join(runs_view.SHOWN_STATES)}, separated by commas"
+        raise ValueError(f"state is {text!r}; allowed: {allowed}.")
+    return list(dict.fromkeys(states))
+
+
+def select(run_id: int | None) -> None:
+    """Choose a run, or none; the URL follows."""
+    st.session_state[settings.key("run")] = run_id
+    if run_id is None:
+        st.query_params.pop("run", None)
+
+
+experiments = sorted({*EXPERIMENTS, *(run.spec.experiment for run in runs)})
+selected = settings.seed("run", parse_run, None)
+search = settings.seed("search", str, "")
+no_states: list[str] = []
+states = settings.seed("state", parse_states, no_states, lambda states: ",".join(states) or ALL)
+experiment = settings.seed("experiment", one_of("experiment", [ALL, *experiments]), ALL)
+for name, usual in (("search", ""), ("state", ALL), ("experiment", ALL)):
+    if st.query_params.get_all(name) == [usual]:
+        del st.query_params[name]  # a cleared filter leaves nothing behind
+with said:
+    settings.show_notices()
+
+is_served = dispatcher.running(store.root)
+queued = [run.id for run in runs if run.state == "queued"]
+active = [run.id for run in runs if run.state in ACTIVE]
+if not is_served:
+    waiting = "Queued runs wait" if queued else "New runs will wait"
+    said.markdown(
+        f":orange[{waiting}: nothing starts them. Open the lab with `python -m lab`, or `make lab`.]"
+    )
+
+with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
+    st.text_input("Search", key=settings.key("search"), placeholder="variant, seed, reason", width=240)
+    st.pills("State", runs_view.SHOWN_STATES, selection_mode="multi", key=settings.key("state"))
+    st.selectbox("Experiment", [ALL, *experiments], key=settings.key("experiment"), width=190)
+
+drawn = (ledger, runs_view.records_stamp(store, active), is_served)
+found = runs_view.ordered(runs_view.matching(runs, search, states, None if experiment == ALL else experiment))
+shown = found[: st.session_state.get(ROWS, ROWS_AT_ONCE)]
+if not runs:
+    st.markdown("No runs yet. Make your two guesses, then train.")
+    st.page_link(section("averages.py").path, label=":primary[Averages: train four models]")
+elif not shown:
+    st.markdown(f"No run matches these filters; there are {len(runs):,}.")
+else:
+    runs_table.draw(store, shown, queued, selected, select)
+    if len(found) > len(shown):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.caption(f"{len(shown):,} of {len(found):,} runs, newest first", width="content")
+            more = {ROWS: len(shown) + ROWS_AT_ONCE}
+            st.button("Show more", type="tertiary", on_click=st.session_state.update, args=(more,))
+
+chosen = next((run for run in runs if run.id == selected), None)
+if chosen is not None:
+    run_panel.draw(store, chosen, queued, select)
+elif shown:
+    st.caption("Tick a run to see what happened to it, and what can be done about it.")
+
+
+def look() -> object:
+    """What this page depends on, now."""
+    records = runs_view.records_stamp(store, active)
+    return runs_view.ledger_stamp(store), records, dispatcher.running(store.root)
+
+
+# With no run under way it only looks whether another session or a shell has started one.
+redraw_on_change(look, drawn, LIVE_SECONDS if active or queued else IDLE_SECONDS)

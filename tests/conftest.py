@@ -1,0 +1,84 @@
+"""Shared fixtures. No test may touch the checkout's own data: whatever writes asks for ``home``."""
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from engine import corpus, paths, reference
+
+# A busy machine must not turn a test red, and what was red once must be red again.
+settings.register_profile(
+    "lab", max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("lab")
+
+
+@pytest.fixture
+def one_thread():
+    """torch on one thread: the same bits on every machine, and no fight for the cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty data folder of the test's own, for this process and for those it starts."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setattr(paths, "HOME", folder)
+    monkeypatch.setattr(paths, "DATA", folder / "data")
+    monkeypatch.setattr(paths, "RUNS", folder / "checkpoints" / "runs")
+    monkeypatch.setenv("ATTENTION_LAB_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def no_reference(tmp_path, monkeypatch):
+    """The folder of shipped references, empty: as if none were shipped yet."""
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    monkeypatch.setattr(paths, "REFERENCE", folder)
+    reference.load.cache_clear()
+    yield folder
+    reference.load.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def tiny_text():
+    """About 30,000 characters of invented words: enough for a vocabulary of 1024, quickly trained on."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("aehilnorstuwy", k=draw.randint(2, 8))) for _ in range(500)]
+    return " ".join(draw.choices(words, k=5000)).encode()
+
+
+@pytest.fixture
+def tiny_corpus(home, tiny_text):
+    """The id of that text as an upload in ``home``."""
+    return corpus.add_upload(tiny_text, "tiny.txt", context_length=16).id
+
+
+@pytest.fixture
+def python(home):
+    """Run ``python ARGUMENTS`` in a process of its own, its data in ``home``. Returns the ended process."""
+
+    def run(*arguments, **options):
+        return subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            cwd=paths.ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            **options,
+        )
+
+    return run

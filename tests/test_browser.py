@@ -1,0 +1,151 @@
+"""The lab in a real browser: train, watch, reload, cancel; two readers; offline; both themes and widths.
+
+A missing Chromium skips these tests on a user's machine and fails them in CI.
+"""
+
+import os
+import re
+import shutil
+import time
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from engine.runs import files
+from tests.serving import serve, until
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+SECOND = 1000  # ms
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None and not os.environ.get("CI"), reason="no Chromium here; CI fails without one"
+    ),
+]
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with serve(tmp_path) as served:
+        yield served
+
+
+@contextmanager
+def browser():
+    assert CHROMIUM, "no Chromium on this machine: apt-get install chromium"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+def new_page(opened, port, path="", **options):
+    """A page of a fresh reader; whatever it asks of another host, or complains of, is noted."""
+    page = opened.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
+    page.foreign, page.errors = [], []
+    page.on("request", lambda r: page.foreign.append(r.url) if f"localhost:{port}" not in r.url else None)
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    page.goto(f"http://localhost:{port}/{path}")
+    expect(page.locator("h1")).to_be_visible(timeout=30 * SECOND)
+    return page
+
+
+def curve_points(page):
+    """How many points the drawn curves have: line marks in the figure's SVG."""
+    paths = page.locator("[data-testid=stVegaLiteChart] svg g.mark-line path").evaluate_all(
+        "paths => paths.map(p => (p.getAttribute('d') || '').split('L').length)"
+    )
+    return sum(paths)
+
+
+def test_train_watch_reload_cancel_and_two_readers_see_the_same(lab):
+    port, store, log = lab.port, lab.store, lab.log
+    with browser() as opened:
+        page = new_page(opened, port, "averages?budget=chapter")
+        page.get_by_role("button", name="Train four models").click()
+        expect(page.get_by_role("button", name="Cancel")).to_be_visible(timeout=15 * SECOND)
+        folder = store.directory(1)
+        until(lambda: files.last_record(folder).get("step", 0) >= 10, 90, lambda: log.read_text())
+        until(lambda: curve_points(page) > 0, 20, "no curve was drawn")
+        before = curve_points(page)
+        until(
+            lambda: curve_points(page) > before, 90, lambda: f"the curve does not grow: {curve_points(page)}"
+        )
+
+        page.reload()
+        expect(page.get_by_role("button", name="Cancel")).to_be_visible(timeout=20 * SECOND)
+        until(lambda: curve_points(page) >= before, 20, "the curve is lost after a reload")
+        expect(page.get_by_text(re.compile(r"Running: step [\d,]+ of 3,000"))).to_be_visible(
+            timeout=20 * SECOND
+        )
+
+        other = new_page(opened, port, "runs")
+        expect(other.get_by_test_id("stDataFrame")).to_be_visible(timeout=20 * SECOND)
+        second = new_page(opened, port, page.url.split("/")[-1])
+        expect(second.get_by_role("button", name="Cancel")).to_be_visible(timeout=20 * SECOND)
+
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.get_by_text(re.compile("cancelled", re.I)).first).to_be_visible(timeout=15 * SECOND)
+        until(lambda: {run.state for run in store.runs()} == {"cancelled"}, 10, lambda: store.runs())
+        expect(second.get_by_role("button", name="Train four models")).to_be_visible(timeout=15 * SECOND)
+        assert curve_points(page) > 0  # what was measured stays
+
+        for each in (page, other, second):
+            assert each.foreign == []
+            assert each.errors == []
+
+
+def test_quick_budget_from_the_first_click_to_the_table(lab):
+    port, store = lab.port, lab.store
+    with browser() as opened:
+        page = new_page(opened, port, "averages")
+        for name in ("no context", "average replaces"):
+            page.get_by_role("radio", name=name).first.click()
+        page.get_by_role("button", name="Train four models").click()
+        expect(page.get_by_text(re.compile(r"^Done in "))).to_be_visible(timeout=200 * SECOND)
+        runs = store.runs()
+        assert [run.state for run in runs] == ["done"] * 4
+        table = page.get_by_test_id("stTable")
+        for run in runs:
+            expect(table).to_contain_text(f"{run.measured['validation_perplexity']:.1f}")
+        shot = page.screenshot()
+        assert len(shot) > 20_000
+        began = time.monotonic()
+        page.goto(f"http://localhost:{port}/runs?run={runs[0].id}")
+        expect(page.get_by_text(f"#{runs[0].id}").first).to_be_visible(timeout=20 * SECOND)
+        assert time.monotonic() - began < 20
+        assert page.foreign == []
+        assert page.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_at_1280_and_800_pixels_in_both_themes(lab, scheme):
+    port = lab.port
+    with browser() as opened:
+        for width in (1280, 800):
+            page = new_page(opened, port, color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 900})
+            for path in ("", "averages", "runs"):
+                page.goto(f"http://localhost:{port}/{path}")
+                expect(page.locator("h1")).to_be_visible(timeout=30 * SECOND)
+                overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+                assert overflow <= 0, (path, width, overflow)
+                background = page.evaluate(
+                    "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+                )
+                assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 22, 26)"}[scheme]
+            assert page.foreign == []
+            assert page.errors == []

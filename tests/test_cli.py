@@ -1,0 +1,420 @@
+"""The command line: strict JSON on stdout and nothing else, one sentence for what is wrong, honest exits."""
+
+import io
+import json
+import threading
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+
+import pytest
+
+from engine import __main__, commands, corpus, device, paths, reference
+from engine.experiments import AVERAGES, EXPERIMENTS, Budget
+from engine.reference import Reference, ReferenceRow
+from engine.runs import files
+from engine.runs.dispatcher import Dispatcher
+from engine.runs.spec import RunSpec
+from engine.runs.store import ENDED, Store
+
+SEED = 9007199254740993  # 2^53 + 1: what a float would make ...992 of
+TINY = Budget(steps=10, batch_size=2, context_length=16, evaluate_every=5)
+
+
+def strict(text):
+    """The one JSON document that a text is; NaN and Infinity are none."""
+
+    def refuse(token):
+        raise AssertionError(f"{token} is no JSON")
+
+    assert text.endswith("\n")
+    assert text.count("\n") == 1
+    return json.loads(text, parse_constant=refuse)
+
+
+def cli(*arguments):
+    """Exit code, stdout and stderr of one command, run in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    code: object = None
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = __main__.main([str(a) for a in arguments])
+        except SystemExit as end:
+            code = end.code
+    return code, out.getvalue(), err.getvalue()
+
+
+def assert_refused(code, out, err, *said):
+    assert (code, out) == (2, "")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1, "one sentence"
+    assert "Traceback" not in err
+    assert "usage" not in err
+    assert not [words for words in said if words not in err]
+
+
+class InstantEngine:
+    """Ends every run the moment it is launched, as ``outcomes`` says by variant."""
+
+    def __init__(self, outcomes=None):
+        self.outcomes, self.launched = outcomes or {}, []
+
+    def capacity(self):
+        return 2
+
+    def alive(self, *_):
+        return False
+
+    def launch(self, run, directory, _):
+        self.launched.append(run.id)
+        done = {"state": "done", "measured": {"validation_perplexity": 60.0 + run.id}, "seconds": 1.0}
+        outcome = {"attempt": run.attempt, **self.outcomes.get(run.spec.variant, done)}
+        files.write_json(directory / "outcome.json", outcome)
+        files.write_json(directory / f"exit.{run.attempt}.json", {"code": 0, "reason": ""})
+
+
+@pytest.fixture
+def instant(home, monkeypatch):
+    engine = InstantEngine()
+    monkeypatch.setattr(commands, "LocalEngine", lambda: engine)
+    monkeypatch.setattr(device, "describe", lambda: device.Device("cpu", "a test", 0, "2", False))
+    return engine
+
+
+# What is told without any run
+
+
+def test_list_names_every_experiment_variant_and_budget():
+    code, out, err = cli("list")
+    assert (code, err) == (0, "")
+    for known in EXPERIMENTS.values():
+        for word in (known.id, known.question, *known.variants, *known.budgets):
+            assert word in out
+
+
+def test_list_and_show_work_as_commands_of_their_own(python):
+    listed = python("-m", "engine", "list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "averages: " in listed.stdout
+    shown = python("-m", "engine", "show", "averages", "--json")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert strict(shown.stdout)["id"] == "averages"
+
+
+def test_show_gives_the_chapters_figures_before_any_reference_is_shipped(no_reference):
+    code, out, err = cli("show", "averages", "--json")
+    assert (code, err) == (0, "")
+    shown = strict(out)
+    assert list(shown) == ["id", "rows"]
+    metric = "validation_perplexity"
+    assert shown["rows"] == [
+        {"variant": "no-context", "metric": metric, "chapter": 59.71, "reference": None},
+        {"variant": "average", "metric": metric, "chapter": [247.9, 248.2], "reference": None},
+        {"variant": "average-positions", "metric": metric, "chapter": [245.76, 246.06], "reference": None},
+        {"variant": "average-added", "metric": metric, "chapter": 60.45, "reference": None},
+    ]
+    for form in ([], ["--markdown"]):
+        code, out, err = cli("show", "averages", *form)
+        assert (code, err) == (0, "")
+        assert "59.71" in out
+        assert "248" in out
+
+
+def ship(folder, figures):
+    """Write a reference of these figures by variant and seed."""
+    rows = {
+        name: ReferenceRow(
+            measured={str(seed): {"validation_perplexity": figure} for seed, figure in enumerate(of_seeds)},
+            curves={},
+            seconds={},
+            losses=[],
+        )
+        for name, of_seeds in figures.items()
+    }
+    shipped = Reference("averages", "a CPU", 1, {}, "2026-01-02", "0" * 64, "0" * 16, rows)
+    files.write_json(folder / "averages.json", asdict(shipped))
+    reference.load.cache_clear()
+
+
+def test_show_sets_the_shipped_reference_beside_the_chapter(no_reference):
+    ship(no_reference, {"no-context": [60.0, 61.0, 62.5], "average": [249.5], "average-added": [None, None]})
+    shown = strict(cli("show", "averages", "--json")[1])
+    of = {row["variant"]: row["reference"] for row in shown["rows"]}
+    at = {"device": "a CPU", "date": "2026-01-02"}
+    assert of["no-context"] == {
+        "mean": pytest.approx(61.1667, abs=1e-4),
+        "sd": pytest.approx(1.2583, abs=1e-4),
+        "seeds": [0, 1, 2],
+        **at,
+    }
+    assert of["average"] == {"mean": 249.5, "sd": None, "seeds": [0], **at}
+    assert of["average-positions"] is None
+    assert of["average-added"] == {"mean": None, "sd": None, "seeds": [0, 1], **at}
+    for form in ([], ["--markdown"]):
+        code, out, err = cli("show", "averages", *form)
+        assert (code, err) == (0, "")
+        assert "61.17 ± 1.26" in out
+        assert "249.50" in out
+        assert "diverged" in out
+
+
+# Wrong arguments
+
+RUN = ("run", "averages")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), ["COMMAND"]),
+        (("rnu",), ["rnu", "list", "show", "run", "reproduce"]),
+        (("show",), ["id"]),
+        (("show", "avrages"), ["no experiment 'avrages'", "averages"]),
+        (("run", "avrages"), ["no experiment 'avrages'", "averages"]),
+        ((*RUN, "--budget", "long"), ["no budget 'long'", "quick, chapter"]),
+        ((*RUN, "--variant", "averge"), ["no variant 'averge'", "no-context, average, "]),
+        ((*RUN, "--variant", "average", "--variant", "average"), ["'average'", "twice", "once"]),
+        ((*RUN, "--corpus", "../../etc/passwd"), ["'../../etc/passwd'", "python-reference"]),
+        ((*RUN, "--steps", "5"), ["--steps 5"]),
+        ((*RUN, "--seeds", "-1"), ["'-1'", "from 0 to 9223372036854775807"]),
+        ((*RUN, "--seeds", "18446744073709551616"), ["'18446744073709551616'", "to 9223372036854775807"]),
+        ((*RUN, "--seeds", "1,1"), ["seed 1 is given twice", "each once"]),
+        ((*RUN, "--seeds", ""), ["''", "from 0 to 9223372036854775807"]),
+        ((*RUN, "--seeds=-1,2"), ["'-1,2'", "from 0 to 9223372036854775807"]),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence_and_exit_2(home, monkeypatch, arguments, said):
+    def fetch():
+        raise AssertionError("a wrong argument must not fetch a text first")
+
+    monkeypatch.setattr(corpus, "default_corpus_id", fetch)
+    assert_refused(*cli(*arguments), *said)
+    assert not any(home.rglob("*")), "nothing half made"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((*RUN, "--corpus", "python-reference", "--seeds", "18446744073709551616"), ["9223372036854775807"]),
+        (("show", "nothing"), ["no experiment 'nothing'"]),
+    ],
+)
+def test_and_so_it_is_from_a_shell(python, home, arguments, said):
+    ended = python("-m", "engine", *arguments)
+    assert_refused(ended.returncode, ended.stdout, ended.stderr, *said)
+    assert not any(home.rglob("*"))
+
+
+def test_a_data_folder_that_cannot_be_used_is_told_in_one_sentence(instant, tmp_path, monkeypatch):
+    blocked = tmp_path / "a file"
+    blocked.write_text("in the way")
+    monkeypatch.setattr(paths, "HOME", blocked)
+    monkeypatch.setattr(paths, "RUNS", blocked / "checkpoints" / "runs")
+    code, out, err = cli(*RUN, "--corpus", "python-reference", "--json")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"the data folder {blocked} cannot be used: ")
+
+
+# A run, its trainers replaced
+
+
+def test_run_prints_one_document_and_progress_goes_to_stderr(instant, tiny_corpus):
+    code, out, err = cli(*RUN, "--seeds", f"3,{SEED}", "--corpus", tiny_corpus, "--json")
+    assert code == 0
+    document = strict(out)
+    assert list(document) == ["id", "budget", "device", "seconds", "rows"]
+    assert (document["id"], document["budget"], document["device"]) == ("averages", "quick", "a test")
+    assert document["seconds"] >= 0
+    expected = [(seed, variant) for seed in (3, SEED) for variant in AVERAGES.variants]
+    assert [(row["seed"], row["variant"]) for row in document["rows"]] == expected
+    for number, row in enumerate(document["rows"], start=1):
+        assert row["state"] == "done"
+        assert row["measured"] == {"validation_perplexity": 60.0 + number}
+    assert f"#8 average-added, seed {SEED}: done" in err
+
+
+def test_run_for_people_says_what_was_measured(instant, tiny_corpus):
+    instant.outcomes["average"] = {
+        "state": "diverged",
+        "reason": "diverged at step 3: loss is NaN",
+        "measured": {"validation_perplexity": None},
+    }
+    code, out, _ = cli(*RUN, "--corpus", tiny_corpus, "--variant", "average", "--variant", "no-context")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "averages, quick budget, a test"
+    assert lines[1].split("seed 0")[1].strip() == "diverged at step 3: loss is NaN"
+    assert lines[2].split("seed 0")[1].strip() == "62.00"
+
+
+def test_a_failed_run_is_exit_1_with_its_reason_and_the_others_are_printed(instant, tiny_corpus):
+    instant.outcomes["average"] = {"state": "failed", "reason": "out of memory: 9 GB asked"}
+    code, out, err = cli(*RUN, "--corpus", tiny_corpus, "--json")
+    assert code == 1
+    assert err.endswith("#2 average, seed 0: failed: out of memory: 9 GB asked\n")
+    rows = strict(out)["rows"]
+    assert [row["state"] for row in rows] == ["done", "failed", "done", "done"]
+    assert (rows[1]["measured"], rows[1]["reason"]) == ({}, "out of memory: 9 GB asked")
+
+
+def test_while_the_lab_is_open_its_dispatcher_does_the_work(instant, tiny_corpus):
+    labs, stop = InstantEngine(), threading.Event()
+    with Dispatcher(Store(), labs) as lab:
+
+        def serve():
+            while not stop.is_set():
+                lab.tick()
+                time.sleep(0.02)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            code, out, _ = cli(*RUN, "--corpus", tiny_corpus, "--json")
+        finally:
+            stop.set()
+            serving.join()
+    assert code == 0
+    assert len(strict(out)["rows"]) == len(labs.launched) == 4
+    assert instant.launched == []
+
+
+def test_ctrl_c_asks_runs_to_save_cancels_what_waits_and_is_exit_130(instant, tiny_corpus, monkeypatch):
+    def interrupted(run, directory, slot):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(instant, "launch", interrupted)
+    code, out, err = cli(*RUN, "--corpus", tiny_corpus, "--json")
+    assert (code, out) == (130, "")
+    assert "Traceback" not in err
+    store = Store()
+    assert [run.state for run in store.runs()] == ["interrupted", *["cancelled"] * 3]
+    assert files.stop_requested(store.directory(1), 1) == "stop"
+
+
+def test_without_the_chapters_text_run_says_so_and_goes_on(instant, monkeypatch):
+    notice = "Tiny Shakespeare could not be fetched: …"
+    monkeypatch.setattr(corpus, "default_corpus_id", lambda: (corpus.PYTHON_REFERENCE, notice))
+    code, out, err = cli(*RUN, "--json", "--variant", "average")
+    assert code == 0
+    assert err.startswith(f"{notice}\n")
+    assert len(strict(out)["rows"]) == 1
+    assert Store().get(1).spec.corpus == corpus.PYTHON_REFERENCE
+
+
+def test_reproduce_measures_what_is_missing_and_resumes_what_stopped(instant, tiny_corpus, monkeypatch):
+    monkeypatch.setattr(commands, "corpus", SimpleNamespace(TINYSHAKESPEARE=tiny_corpus))
+    monkeypatch.setitem(EXPERIMENTS, "averages", replace(AVERAGES, seeds=(0, 1)))
+    instant.outcomes["average"] = {"state": "failed", "reason": "disk full"}
+    code, out, err = cli("reproduce")
+    assert (code, out) == (1, "")
+    assert err.endswith("#2 average, seed 0: failed: disk full\n#6 average, seed 1: failed: disk full\n")
+    assert instant.launched == list(range(1, 9))
+
+    instant.outcomes.clear()
+    assert cli("reproduce")[0] == 0
+    assert sorted(instant.launched[8:]) == [2, 6], "the same runs, gone on with"
+    assert [run.attempt for run in Store().runs()] == [1, 2, 1, 1, 1, 2, 1, 1]
+
+    assert cli("reproduce")[0] == 0
+    assert len(instant.launched) == 10
+
+
+# A run, in earnest
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory, tiny_text):
+    """Two real runs, one with an absurd learning rate, then ``reproduce`` twice. What each printed."""
+    folder = tmp_path_factory.mktemp("story")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paths, "HOME", folder)
+        patch.setattr(paths, "DATA", folder / "data")
+        patch.setattr(paths, "RUNS", folder / "checkpoints" / "runs")
+        patch.setattr(paths, "REFERENCE", folder / "reference")
+        patch.setenv("ATTENTION_LAB_SLOTS", "2")
+        device.describe.cache_clear()
+        text = corpus.add_upload(tiny_text, "tiny.txt", context_length=16)
+        patch.setattr(commands, "corpus", SimpleNamespace(TINYSHAKESPEARE=text.id))
+        patch.setattr(reference, "WEIGHTS", {})
+        tiny = replace(
+            AVERAGES,
+            variants=("no-context", "average"),
+            budgets={"quick": TINY, "chapter": TINY},
+            seeds=(SEED,),
+        )
+        patch.setitem(EXPERIMENTS, "averages", replace(tiny, variants=("no-context", "average-added")))
+        wanted = commands.specs
+
+        def absurd(*arguments):
+            return [
+                replace(spec, budget=replace(spec.budget, learning_rate=1e6))
+                if spec.variant == "average-added"
+                else spec
+                for spec in wanted(*arguments)
+            ]
+
+        patch.setattr(commands, "specs", absurd)
+        told = {"run": cli("run", "averages", "--seeds", SEED, "--corpus", text.id, "--json")}
+        told["runs"] = Store().runs()
+        patch.setattr(commands, "specs", wanted)
+        patch.setitem(EXPERIMENTS, "averages", tiny)
+        told["reproduce"] = cli("reproduce", "--write-reference")
+        told["again"] = cli("reproduce")
+        told["all runs"] = Store().runs()
+        told["show"] = cli("show", "averages", "--json")
+        told["device"] = device.describe()
+        yield told, Store()
+    device.describe.cache_clear()
+    reference.load.cache_clear()
+
+
+def test_run_trains_and_prints_strict_json(story):
+    told, store = story
+    code, out, err = told["run"]
+    assert code == 0
+    assert "Traceback" not in err
+    document = strict(out)
+    assert document["device"] == told["device"].title
+    assert document["seconds"] > 0
+    assert [row["variant"] for row in document["rows"]] == ["no-context", "average-added"]
+    sound = document["rows"][0]
+    assert (sound["state"], sound["seed"]) == ("done", SEED)
+    assert 1 < sound["measured"]["validation_perplexity"] < 5000
+    assert 1 < sound["measured"]["train_perplexity"] < 5000
+    first = told["runs"][0]
+    asked = RunSpec.from_json((store.directory(first.id) / "spec.json").read_text())
+    assert asked.seed == SEED, "recorded exactly"
+    assert first.environment["device"] == told["device"].title
+    assert [r["step"] for r in files.records(store.directory(first.id))] == [0, 10]
+
+
+def test_a_diverged_run_is_a_labelled_row_and_no_failure(story):
+    told, store = story
+    row = strict(told["run"][1])["rows"][1]
+    assert row["state"] == "diverged"
+    assert row["reason"].startswith("diverged at step 2: loss is ")
+    assert row["measured"] == {"validation_perplexity": None, "train_perplexity": None}
+    assert told["runs"][1].state == "diverged"
+    for run in told["runs"]:
+        for line in (store.directory(run.id) / "metrics.jsonl").read_text().splitlines(keepends=True):
+            strict(line)
+
+
+def test_reproduce_trains_only_what_is_missing_and_then_nothing(story):
+    told, _ = story
+    assert told["reproduce"][:2] == (0, "")
+    assert told["again"] == (0, "", "")
+    assert [run.spec.variant for run in told["all runs"]] == ["no-context", "average-added", "average"]
+    assert all(run.attempt == 1 and run.state in ENDED for run in told["all runs"])
+
+
+def test_reproduce_writes_the_reference_that_show_prints(story):
+    told, _ = story
+    rows = strict(told["show"][1])["rows"]
+    measured = {run.spec.variant: run.measured["validation_perplexity"] for run in told["all runs"]}
+    for row in rows:
+        assert row["reference"]["mean"] == measured[row["variant"]]
+        assert row["reference"]["sd"] is None
+        assert row["reference"]["seeds"] == [SEED]
+        assert row["reference"]["device"] == told["device"].title

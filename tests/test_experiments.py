@@ -1,0 +1,334 @@
+"""Experiments: seeds exactly as written, budgets within bounds, the chapter's own figures, stable digests."""
+
+import json
+import re
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from engine.experiments import EXPERIMENTS, MAX_SEED, Budget, ChapterValue, experiment, parse_seeds
+from engine.models.config import ModelConfig
+from engine.runs import launch
+from engine.runs.spec import RunSpec, digest
+from engine.variants import VARIANTS
+
+# What the chapter says of each row (chapter_facts.md): the digits it prints, or the range its prose allows.
+CHAPTER = {
+    ("averages", "no-context"): 59.71,
+    ("averages", "average"): (247.9, 248.2),
+    ("averages", "average-positions"): (247.9 - 2.14, 248.2 - 2.14),
+    ("averages", "average-added"): 60.45,
+}
+
+
+def spec(**changes):
+    values = {
+        "experiment": "averages",
+        "variant": "average",
+        "budget_name": "quick",
+        "config": VARIANTS["average"].config,
+        "budget": Budget(steps=100),
+        "corpus": "tinyshakespeare",
+        "corpus_sha256": "0" * 64,
+        "seed": 0,
+    }
+    return RunSpec(**{**values, **changes})
+
+
+# Seeds
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("0", (0,)),
+        ("0,1,2", (0, 1, 2)),
+        (" 2 , 0 ", (2, 0)),
+        ("\t7\n", (7,)),
+        ("9007199254740993", (9007199254740993,)),
+        ("9223372036854775807,9007199254740992", (9223372036854775807, 9007199254740992)),
+        ("007", (7,)),
+    ],
+)
+def test_seeds_are_taken_exactly_as_written(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("-1", "+1", "1.0", "1e3", "0x1", "1_000", "1 000", "one", "NaN", "18446744073709551616"),
+        *("9223372036854775808", "1,1", "1,01", "", " ", ",", "1,", ",1", "1,,2", "1;2", "[1]", "9" * 5000),
+        *("١", "１", "²", "1\u00a02", "−1", "1\x00"),  # digits of other scripts, a true minus, a null
+    ],
+)
+def test_what_is_no_list_of_seeds_is_refused_with_the_range(text):
+    with pytest.raises(ValueError, match="allowed") as refused:
+        parse_seeds(text)
+    assert repr(text) in str(refused.value)
+    assert "whole numbers from 0 to 9223372036854775807, separated by commas, each once." in str(
+        refused.value
+    )
+
+
+@given(st.lists(st.integers(0, MAX_SEED), min_size=1, max_size=6, unique=True))
+@example([2**53, 2**53 + 1])
+def test_any_seeds_survive_their_text(seeds):
+    assert parse_seeds(",".join(map(str, seeds))) == tuple(seeds)
+
+
+@given(st.text(alphabet="0123456789,- .e", max_size=12))
+def test_seeds_are_whole_or_refused_never_guessed(text):
+    try:
+        seeds = parse_seeds(text)
+    except ValueError:
+        return
+    assert [str(seed) for seed in seeds] == [part.strip().lstrip("0") or "0" for part in text.split(",")]
+
+
+# Budgets
+
+WHOLE = {
+    "steps": 10_000_000,
+    "batch_size": 65_536,
+    "context_length": 1_048_576,
+    "evaluate_every": 10_000_000,
+    "checkpoint_every": 10_000_000,
+}
+
+
+def test_every_field_of_a_budget_is_policed():
+    assert {field.name for field in fields(Budget)} == {*WHOLE, "learning_rate"}
+
+
+@given(st.data(), st.sampled_from(sorted(WHOLE)))
+def test_a_wrong_number_in_a_budget_is_refused(data, name):
+    wrong = data.draw(
+        st.integers(max_value=0)
+        | st.integers(min_value=WHOLE[name] + 1)
+        | st.booleans()
+        | st.floats()
+        | st.text()
+        | st.none()
+    )
+    with pytest.raises(ValueError, match="allowed") as refused:
+        Budget(**{"steps": 1, name: wrong})
+    assert str(refused.value) == f"{name} is {wrong!r}; allowed: a whole number from 1 to {WHOLE[name]:,}."
+
+
+@pytest.mark.parametrize(
+    "wrong", [0, -1e-3, float("nan"), float("inf"), 1.1e9, True, "1e-3", None, 10**400, [1e-3]]
+)
+def test_a_wrong_learning_rate_is_refused(wrong):
+    with pytest.raises(ValueError, match="allowed") as refused:
+        Budget(steps=1, learning_rate=wrong)
+    assert str(refused.value) == f"learning_rate is {wrong!r}; allowed: above 0, at most 1e9."
+
+
+@given(st.floats(min_value=0, max_value=1e9, exclude_min=True))
+def test_a_budget_survives_json(learning_rate):
+    budget = Budget(steps=7, learning_rate=learning_rate)
+    assert Budget(**json.loads(json.dumps(budget.to_dict()))) == budget
+
+
+# The chapter's tables
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_is_complete(name):
+    shown = EXPERIMENTS[name]
+    assert shown.id == name
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name)
+    assert shown.question.endswith("?")
+    assert shown.variants
+    assert set(shown.variants) <= set(VARIANTS)
+    assert len(set(shown.variants)) == len(shown.variants)
+    assert set(shown.budgets) == {"quick", "chapter"}
+    assert shown.budgets["quick"].steps < shown.budgets["chapter"].steps
+    assert len(set(shown.seeds)) == len(shown.seeds) >= 2, "a spread needs two seeds"
+    assert 0 in shown.seeds, "weights are shipped of seed 0"
+    assert {shown.shows, shown.hides, shown.title, shown.unit, shown.metric}.isdisjoint({""})
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_learned_table_covers_the_training_window(name):
+    for budget in EXPERIMENTS[name].budgets.values():
+        for variant in EXPERIMENTS[name].variants:
+            config = VARIANTS[variant].config
+            assert config.positions != "learned" or config.max_positions >= budget.context_length
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_chapters_values_are_of_printed_rows_and_sane(name):
+    shown = EXPERIMENTS[name]
+    for (variant, metric), value in shown.chapter.items():
+        assert variant in shown.variants
+        assert metric == shown.metric
+        assert value.low <= value.middle <= value.high
+        assert value.printed == (value.low == value.high)
+        assert 0 < value.tolerance < 1
+        assert value.where
+        assert value.printed or value.conditions, "an inferred value says what it was inferred from"
+
+
+@pytest.mark.parametrize(("name", "variant"), CHAPTER)
+def test_the_chapters_values_are_those_it_gives(name, variant):
+    said, value = CHAPTER[name, variant], EXPERIMENTS[name].chapter[variant, "validation_perplexity"]
+    if isinstance(said, float):
+        assert (value.low, value.high, value.printed) == (said, said, True)
+    else:
+        assert (value.low, value.high) == pytest.approx(said, abs=1e-9)
+        assert not value.printed
+
+
+def test_the_chapters_budget_is_the_one_it_prints():
+    assert EXPERIMENTS["averages"].budgets["chapter"] == Budget(
+        steps=3000, batch_size=64, context_length=128, learning_rate=1e-3
+    )
+    config = VARIANTS["no-context"].config
+    assert (config.vocab_size, config.d_model, config.tied, config.unembedding_bias) == (
+        1024,
+        128,
+        False,
+        True,
+    )
+
+
+def test_the_middle_of_a_range_is_what_a_difference_is_taken_from():
+    value = ChapterValue(low=247.9, high=248.2, tolerance=0.03, printed=False, where="here")
+    assert value.middle == pytest.approx(248.05)
+
+
+def test_unknown_names_are_refused_with_those_there_are():
+    with pytest.raises(ValueError, match=r"^no experiment 'Averages'; there are: averages.*\.$"):
+        experiment("Averages")
+    with pytest.raises(ValueError, match=r"^no budget 'slow'; there are: quick, chapter\.$"):
+        experiment("averages").budget("slow")
+
+
+# Runs of an experiment
+
+
+def test_a_sweep_is_every_variant_of_every_seed_seed_by_seed(tiny_corpus):
+    made = launch.specs("averages", "quick", (5, 3), tiny_corpus)
+    names = EXPERIMENTS["averages"].variants
+    assert [(s.seed, s.variant) for s in made] == [(seed, name) for seed in (5, 3) for name in names]
+    for one in made:
+        assert one.config == VARIANTS[one.variant].config
+        assert one.budget == EXPERIMENTS["averages"].budgets["quick"]
+        assert one.corpus_sha256.startswith(tiny_corpus.removeprefix("upload-"))
+    assert len({s.digest for s in made}) == len(made)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"experiment_id": "avrages"}, "no experiment 'avrages'; there are: averages"),
+        ({"budget_name": "long"}, "no budget 'long'; there are: quick, chapter."),
+        ({"variants": ["average", "averge"]}, "no variant 'averge' in averages; there are: no-context, "),
+        ({"corpus_id": "../x"}, "No corpus is called '../x'"),
+        ({"corpus_id": f"upload-{'0' * 16}"}, f"upload-{'0' * 16} is not on this machine"),
+    ],
+)
+def test_a_sweep_of_unknown_names_is_refused(tiny_corpus, change, said):
+    arguments = {"experiment_id": "averages", "budget_name": "quick", "seeds": (0,), "corpus_id": tiny_corpus}
+    with pytest.raises(ValueError, match=re.escape(said)):
+        launch.specs(**{**arguments, **change})
+
+
+@given(
+    st.integers(0, MAX_SEED),
+    st.floats(min_value=1e-12, max_value=1e9),
+    st.sampled_from(sorted(VARIANTS)),
+    st.text(),
+)
+@example(9007199254740993, 1e-3, "average", "“quotes” \\ \n 🚀")
+def test_a_run_survives_json_exactly(seed, learning_rate, variant, name):
+    asked = spec(
+        seed=seed,
+        budget=Budget(steps=3, learning_rate=learning_rate),
+        config=VARIANTS[variant].config,
+        experiment=name,
+    )
+    text = asked.to_json()
+    assert "\n" not in text
+    assert RunSpec.from_json(text) == asked
+    assert RunSpec.from_json(text).digest == asked.digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"experiment": "ladder"},
+        {"variant": "average-added"},
+        {"budget_name": "chapter"},
+        {"corpus": "upload-0000000000000000"},
+        {"budget": Budget(steps=100, evaluate_every=7)},
+        {"budget": Budget(steps=100, checkpoint_every=7)},
+    ],
+)
+def test_names_and_what_only_watches_do_not_change_the_digest(change):
+    assert spec(**change) != spec()
+    assert spec(**change).digest == spec().digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"corpus_sha256": "1" * 64},
+        {"budget": Budget(steps=101)},
+        {"budget": Budget(steps=100, batch_size=32)},
+        {"budget": Budget(steps=100, context_length=64)},
+        {"budget": Budget(steps=100, learning_rate=1.0000001e-3)},
+    ],
+)
+def test_what_decides_the_result_changes_the_digest(change):
+    assert spec(**change).digest != spec().digest
+
+
+OTHER = {
+    "vocab_size": 512,
+    "d_model": 64,
+    "n_layer": 2,
+    "mixer": "none",
+    "connection": "add",
+    "positions": "learned",
+    "max_positions": 256,
+    "n_head": 2,
+    "d_head": 32,
+    "score_scale": "none",
+    "output_projection": True,
+    "qkv_bias": True,
+    "output_bias": False,
+    "d_ff": 64,
+    "unembedding_bias": False,
+}
+
+
+def test_every_field_of_the_configuration_changes_the_digest():
+    base = spec().config
+    changed = {name: replace(base, **{name: value}) for name, value in OTHER.items()}
+    changed["tied"] = replace(base, tied=True, unembedding_bias=False)
+    assert set(changed) == {field.name for field in fields(ModelConfig)}
+    assert len({spec(config=c).digest for c in [base, *changed.values()]}) == len(changed) + 1
+
+
+def test_equal_runs_have_equal_digests_though_one_was_typed_as_a_whole_number():
+    one, other = (spec(budget=Budget(steps=1, learning_rate=rate)) for rate in (1, 1.0))
+    assert one == other
+    assert one.digest == other.digest
+
+
+def test_a_digest_stays_what_it_was():
+    # Stored beside every run and in the reference: a change of form would orphan them all.
+    assert digest({"b": 1, "a": [True, None, 0.1]}) == "dfed03ef31b54910f6a6f5e1e081c4ac"
+
+
+def test_a_run_of_a_newer_lab_is_not_half_understood():
+    newer = json.loads(spec().to_json())
+    newer["config"]["dropout"] = 0.1
+    with pytest.raises(ValueError, match="unknown fields dropout"):
+        RunSpec.from_json(json.dumps(newer))

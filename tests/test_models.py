@@ -1,0 +1,593 @@
+"""Models: causality, weights that sum to one, two paths that agree, closed-form sizes, refused sizes."""
+
+import json
+import math
+from dataclasses import FrozenInstanceError, fields, replace
+from itertools import product
+from typing import get_args
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from torch import nn
+
+from engine.models.block import CONNECTIONS, Block, FeedForward
+from engine.models.config import (
+    MAX_LAYERS,
+    MAX_POSITIONS,
+    MAX_VOCAB,
+    MAX_WIDTH,
+    Connection,
+    Mixer,
+    ModelConfig,
+    Positions,
+    ScoreScale,
+)
+from engine.models.mixers import CausalSelfAttention, UniformAverage
+from engine.models.positions import LearnedPositions, NoPositions
+from engine.models.transformer import Transformer, parameter_count
+from engine.variants import VARIANTS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SMALL = {"vocab_size": 40, "d_model": 16, "n_head": 2, "max_positions": 32, "output_projection": True}
+COMBINATIONS = {
+    "/".join(names): ModelConfig(**SMALL, mixer=names[0], connection=names[1], positions=names[2], **more)
+    for *names, more in product(
+        get_args(Mixer), get_args(Connection), get_args(Positions), [{"n_layer": 2, "d_ff": 24}]
+    )
+}
+MODELS = {name: variant.config for name, variant in VARIANTS.items()} | COMBINATIONS
+CHAPTER_BLOCK = ModelConfig(
+    mixer="attention",
+    connection="pre-norm",
+    positions="learned",
+    n_head=4,
+    output_projection=True,
+    d_ff=512,
+)
+GPT2 = ModelConfig(
+    vocab_size=50257,
+    d_model=768,
+    n_layer=12,
+    n_head=12,
+    d_ff=3072,
+    mixer="attention",
+    connection="pre-norm",
+    positions="learned",
+    max_positions=1024,
+    output_projection=True,
+    qkv_bias=True,
+    tied=True,
+    unembedding_bias=False,
+)
+
+
+def model(config, seed=0):
+    torch.manual_seed(seed)
+    return Transformer(config).eval()
+
+
+def attention(config, seed=0, positions=None):
+    torch.manual_seed(seed)
+    return CausalSelfAttention(config, positions or NoPositions())
+
+
+def tokens(config, length=12, seed=1):
+    return torch.randint(config.vocab_size, (2, length), generator=torch.Generator().manual_seed(seed))
+
+
+def head_config(n_head=1, d_model=32, **more):
+    return ModelConfig(mixer="attention", d_model=d_model, n_head=n_head, **more)
+
+
+# What lies ahead
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_later_token_never_changes_earlier_logits(name):
+    transformer, ids = model(MODELS[name]), tokens(MODELS[name])
+    with torch.no_grad():
+        before = transformer(ids)
+        for place in range(1, ids.shape[1]):
+            changed = ids.clone()
+            changed[:, place:] = (changed[:, place:] + 1) % MODELS[name].vocab_size
+            after = transformer(changed)
+            assert torch.equal(before[:, :place], after[:, :place])
+            assert not torch.equal(before[:, place], after[:, place])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_earlier_token_reaches_later_logits_only_through_a_mixer(name):
+    transformer, ids = model(MODELS[name]), tokens(MODELS[name])
+    changed = ids.clone()
+    changed[:, 0] = (changed[:, 0] + 1) % MODELS[name].vocab_size
+    with torch.no_grad():
+        reached = (transformer(ids) - transformer(changed)).abs().amax(dim=(0, 2)) > 0
+    assert reached.tolist() == [True] + [MODELS[name].mixer != "none"] * (ids.shape[1] - 1)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].mixer != "none"])
+def test_rows_of_weights_sum_to_one_and_the_future_is_exactly_zero(name):
+    transformer = model(MODELS[name])
+    mixers = [m for m in transformer.modules() if hasattr(m, "attention_weights")]
+    assert len(mixers) == MODELS[name].n_layer
+    x = torch.randn(3, 12, MODELS[name].d_model)
+    for mixer in mixers:
+        weights = mixer.attention_weights(x)
+        assert weights.shape[-2:] == (12, 12)
+        assert (weights.sum(dim=-1) - 1).abs().max() < 1e-6
+        assert torch.equal(weights.triu(1), torch.zeros_like(weights))
+        assert (weights.tril() + torch.ones(12, 12).triu(1) > 0).all()
+
+
+def test_the_future_is_exactly_zero_however_large_the_scores():
+    mixer = attention(head_config(score_scale="none"))
+    x = 1e4 * torch.randn(2, 9, 32)
+    weights = mixer.attention_weights(x)
+    assert weights.isfinite().all()
+    assert torch.equal(weights.triu(1), torch.zeros_like(weights))
+    assert mixer(x).isfinite().all()
+
+
+@pytest.mark.parametrize("mixer", [UniformAverage(), attention(head_config(4, output_projection=True))])
+def test_a_context_of_one_attends_to_itself_alone(mixer):
+    weights = mixer.attention_weights(torch.randn(2, 1, 32))
+    assert torch.equal(weights, torch.ones_like(weights))
+    assert weights.shape[-2:] == (1, 1)
+
+
+# Two paths, one computation
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", get_args(ScoreScale))
+@pytest.mark.parametrize("projected", [True, False])
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("length", [1, 2, 33])
+def test_the_fused_path_equals_the_readable_one(length, heads, projected, scale, dtype):
+    mixer = attention(head_config(heads, output_projection=projected, score_scale=scale)).to(dtype)
+    assert_paths_agree(mixer, torch.randn(3, length, 32, dtype=dtype))
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, 48), (3, 8), (4, 1)])
+def test_the_paths_agree_when_the_joined_heads_are_not_d_model_wide(heads, width):
+    mixer = attention(head_config(heads, d_head=width, output_projection=True, qkv_bias=True))
+    assert mixer.W_Q.weight.shape == (heads * width, 32)
+    assert mixer(torch.randn(2, 7, 32)).shape == (2, 7, 32)
+    assert_paths_agree(mixer, torch.randn(2, 7, 32))
+
+
+class Turned(NoPositions):
+    """Stands for every scheme to come that works inside attention: uses both inner hooks."""
+
+    def rotate(self, q, k):
+        step = torch.arange(q.shape[-2], dtype=q.dtype).unsqueeze(-1)
+        return q * (1 + step / 7), k * (1 - step / 50)
+
+    def bias(self, T, S):
+        distance = torch.arange(S) - torch.arange(T).unsqueeze(1)
+        return torch.stack([distance / 2.0, distance / 8.0])
+
+
+def test_both_paths_ask_the_scheme_for_its_rotation_and_its_bias():
+    config, x = head_config(2, output_projection=True), torch.randn(2, 11, 32)
+    turned = attention(config, positions=Turned())
+    assert_paths_agree(turned, x)
+    plain = attention(config)
+    assert not torch.allclose(turned(x), plain(x), atol=1e-3)
+    q, k = (F.linear(x, w).view(2, 11, 2, 16).transpose(1, 2) for w in (plain.W_Q.weight, plain.W_K.weight))
+    q, k = Turned().rotate(q, k)
+    expected = q @ k.transpose(-2, -1) / 4 + Turned().bias(11, 11)
+    assert torch.allclose(turned.scores(x), expected, atol=1e-5)
+    changed = x.clone()
+    changed[:, 8:] += 1
+    assert torch.equal(turned(x)[:, :8], turned(changed)[:, :8])
+
+
+def assert_paths_agree(mixer, x):
+    v = mixer.W_V(x).view(*x.shape[:2], mixer.n_head, mixer.d_head).transpose(1, 2)
+    expected = mixer.W_O((mixer.attention_weights(x) @ v).transpose(1, 2).flatten(2))
+    got = mixer(x)
+    assert got.dtype == x.dtype
+    assert (got - expected).abs().max() < (1e-6 if x.dtype == torch.float32 else 1e-14)
+
+
+def test_undivided_scores_are_the_divided_ones_times_the_root_of_d_head():
+    x = torch.randn(2, 9, 32)
+    divided, undivided = (
+        attention(head_config(2, score_scale=scale)).scores(x) for scale in ("sqrt", "none")
+    )
+    assert torch.allclose(undivided, divided * 4, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("heads", [1, 4])
+def test_parity_with_torchs_multihead_attention(heads, bias):
+    ours = attention(head_config(heads, d_model=128, output_projection=True, qkv_bias=bias))
+    theirs = nn.MultiheadAttention(128, heads, bias=True, batch_first=True)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([ours.W_Q.weight, ours.W_K.weight, ours.W_V.weight]))
+        biases = [m.bias if bias else torch.zeros(128) for m in (ours.W_Q, ours.W_K, ours.W_V)]
+        theirs.in_proj_bias.copy_(torch.cat(biases))
+        theirs.out_proj.weight.copy_(ours.W_O.weight)
+        theirs.out_proj.bias.copy_(ours.W_O.bias)
+        x = torch.randn(4, 64, 128)
+        mask = torch.ones(64, 64, dtype=torch.bool).triu(1)
+        y, weights = theirs(x, x, x, attn_mask=mask, average_attn_weights=False)
+        assert y.abs().mean() > 0.03  # the difference below is not small because the numbers are
+        assert (ours(x) - y).abs().max() < 1e-6
+        assert (ours.attention_weights(x) - weights).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_parity_with_torchs_scaled_dot_product_attention(heads):
+    ours, x = attention(head_config(heads, d_model=128)), torch.randn(4, 64, 128)
+    q, k, v = (m(x).view(4, 64, heads, -1).transpose(1, 2) for m in (ours.W_Q, ours.W_K, ours.W_V))
+    theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+    assert (ours(x) - theirs).abs().max() < 1e-6
+
+
+# Averages
+
+
+def test_the_average_is_a_loop_of_means_and_a_softmax_of_equal_scores():
+    x = torch.randn(1, 6, 32, generator=torch.Generator().manual_seed(0))
+    average = UniformAverage()
+    loop = torch.stack([x[:, : t + 1].mean(dim=1) for t in range(6)], dim=1)
+    equal = torch.zeros(6, 6).masked_fill(torch.ones(6, 6).triu(1) > 0, float("-inf")).softmax(dim=-1)
+    assert (average(x) - loop).abs().max() < 1.2e-7  # one spacing of float32 between 1 and 2
+    assert (average.attention_weights(x)[0, 0] - equal).abs().max() < 6e-8
+    assert (average(x) - equal @ x).abs().max() < 1.2e-7
+
+
+def test_the_averaging_matrix_is_the_chapters():
+    rows = UniformAverage().attention_weights(torch.zeros(1, 6, 4))[0, 0]
+    for t, (row, printed) in enumerate(zip(rows, [1, 0.5, 0.333, 0.25, 0.2, 0.167], strict=True), start=1):
+        assert [round(w, 3) for w in row.tolist()] == [printed] * t + [0] * (6 - t)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_average_does_not_see_the_order(seed):
+    x = torch.randn(1, 128, 128, generator=torch.Generator().manual_seed(seed))
+    shuffled = x[:, torch.randperm(128, generator=torch.Generator().manual_seed(seed))]
+    average = UniformAverage()
+    assert (average(x)[:, -1] - average(shuffled)[:, -1]).abs().max() < 3e-7  # 128 roundings of float32
+    assert (average(x)[:, 63] - average(shuffled)[:, 63]).abs().max() > 1e-2
+
+
+def shuffle_difference(config):
+    """How far the logits of the last position move when the tokens before it are shuffled."""
+    ids = torch.arange(24).view(1, -1)
+    order = torch.cat([torch.randperm(23, generator=torch.Generator().manual_seed(0)), torch.tensor([23])])
+    with torch.no_grad():
+        transformer = model(config)
+        return (transformer(ids)[:, -1] - transformer(ids[:, order])[:, -1]).abs().max().item()
+
+
+@pytest.mark.parametrize("connection", ["replace", "add"])
+@pytest.mark.parametrize("positions", ["none", "learned"])
+def test_one_average_stays_blind_to_order_even_with_positions_added(positions, connection):
+    # mean(token + position) = mean(token) + mean(position): positions are averaged away with the rest
+    config = ModelConfig(mixer="average", positions=positions, connection=connection)
+    assert shuffle_difference(config) < 2e-6
+
+
+def test_positions_tell_an_average_how_long_its_context_is():
+    ids = torch.zeros(1, 20, dtype=torch.long)
+    with torch.no_grad():
+        without = model(ModelConfig(mixer="average"))(ids)
+        with_them = model(ModelConfig(mixer="average", positions="learned"))(ids)
+    assert (without - without[:, :1]).abs().max() < 1e-5
+    assert (with_them - with_them[:, :1]).abs().max() > 0.1
+
+
+def test_attention_sees_the_order_through_positions_or_through_depth():
+    one = head_config(4, d_model=128, connection="add", output_projection=True)
+    assert shuffle_difference(one) < 2e-6
+    assert shuffle_difference(replace(one, positions="learned")) > 1e-2
+    assert shuffle_difference(replace(one, n_layer=2)) > 1e-2
+
+
+def test_learned_positions_add_a_row_of_their_table_to_every_token():
+    scheme = LearnedPositions(ModelConfig(positions="learned", max_positions=8))
+    x = torch.randn(3, 5, 128)
+    assert torch.equal(scheme.embed(x), x + scheme.table.weight[:5])
+
+
+def test_learned_positions_refuse_a_sequence_beyond_their_table():
+    transformer = model(VARIANTS["average-positions"].config)
+    assert transformer(torch.zeros(1, 128, dtype=torch.long)).shape == (1, 128, 1024)
+    with pytest.raises(ValueError, match=r"^129 tokens; the position table has 128 rows\.$"):
+        transformer(torch.zeros(1, 129, dtype=torch.long))
+
+
+def test_the_base_of_every_scheme_does_nothing():
+    scheme, x, q, k = NoPositions(), torch.randn(1, 3, 4), torch.randn(1, 2, 3, 4), torch.randn(1, 2, 3, 4)
+    assert scheme.embed(x) is x
+    assert scheme.rotate(q, k) == (q, k)
+    assert scheme.bias(3, 3) is None
+    assert not list(scheme.parameters())
+
+
+# A block is what its equations say
+
+
+def norm(x, module):
+    centred = x - x.mean(dim=-1, keepdim=True)
+    return centred / (centred.pow(2).mean(dim=-1, keepdim=True) + 1e-5).sqrt() * module.weight + module.bias
+
+
+EQUATIONS = {
+    "replace": lambda x, f, _: f(x),
+    "add": lambda x, f, _: x + f(x),
+    "pre-norm": lambda x, f, joined: x + f(norm(x, joined.norm)),
+    "post-norm": lambda x, f, joined: norm(x + f(x), joined.norm),
+}
+
+
+@pytest.mark.parametrize("name", get_args(Connection))
+def test_a_connection_is_its_equation(name):
+    torch.manual_seed(0)
+    joined = CONNECTIONS[name](16, nn.Linear(16, 16)).double()
+    with torch.no_grad():
+        for parameter in joined.parameters():
+            parameter.normal_()
+    x = torch.randn(2, 5, 16, dtype=torch.float64)
+    assert torch.allclose(joined(x), EQUATIONS[name](x, joined.sublayer, joined), atol=1e-12)
+
+
+@pytest.mark.parametrize("connection", get_args(Connection))
+def test_a_whole_model_is_the_composition_of_its_equations(connection):
+    config = ModelConfig(
+        **SMALL, mixer="attention", connection=connection, positions="learned", n_layer=2, d_ff=24
+    )
+    transformer = model(config).double()
+    with torch.no_grad():
+        for name, parameter in transformer.named_parameters():
+            if "norm" in name:
+                parameter.normal_()
+    ids, equation = tokens(config), EQUATIONS[connection]
+
+    def attend(mixer):
+        def f(x):
+            q, k, v = (w(x).view(2, 12, 2, 8).transpose(1, 2) for w in (mixer.W_Q, mixer.W_K, mixer.W_V))
+            scores = (q @ k.transpose(-2, -1) / math.sqrt(8)).masked_fill(
+                torch.ones(12, 12).triu(1) > 0, -math.inf
+            )
+            return mixer.W_O((scores.softmax(-1) @ v).transpose(1, 2).reshape(2, 12, 16))
+
+        return f
+
+    def feed(layers):
+        def f(x):
+            h = x @ layers[0].weight.T + layers[0].bias
+            return h * (1 + torch.erf(h / math.sqrt(2))) / 2 @ layers[2].weight.T + layers[2].bias
+
+        return f
+
+    x = transformer.token_embedding.weight[ids] + transformer.positions.table.weight[:12]
+    for first, second in transformer.blocks:
+        x = equation(x, attend(first.sublayer), first)
+        x = equation(x, feed(second.sublayer), second)
+    if connection == "pre-norm":
+        x = norm(x, transformer.final_norm)
+    expected = x @ transformer.unembedding.weight.T + transformer.unembedding.bias
+    assert torch.allclose(transformer(ids), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("connection", get_args(Connection))
+def test_only_pre_norm_ends_with_a_norm(connection):
+    final = model(ModelConfig(**SMALL, connection=connection)).final_norm
+    assert isinstance(final, nn.LayerNorm) == (connection == "pre-norm")
+    assert parameter_count(final) == (32 if connection == "pre-norm" else 0)
+
+
+@pytest.mark.parametrize("d_ff", [0, 24])
+@pytest.mark.parametrize("mixer", get_args(Mixer))
+def test_a_block_has_the_sublayers_it_was_asked_for(mixer, d_ff):
+    block = Block(ModelConfig(**SMALL, mixer=mixer, d_ff=d_ff), NoPositions())
+    kinds = {"none": [], "average": [UniformAverage], "attention": [CausalSelfAttention]}[mixer]
+    assert [type(c.sublayer) for c in block] == kinds + [FeedForward] * (d_ff > 0)
+
+
+# Sizes
+
+
+def closed_form(c):
+    """Learned numbers of a configuration, counted by hand."""
+    joined = c.n_head * c.head_width
+    attention = 3 * joined * (c.d_model + c.qkv_bias)
+    if c.output_projection:
+        attention += c.d_model * (joined + c.output_bias)
+    feed_forward = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model if c.d_ff else 0
+    sublayers = (c.mixer != "none") + (c.d_ff > 0)
+    norms = sublayers * 2 * c.d_model if c.connection in ("pre-norm", "post-norm") else 0
+    block = (attention if c.mixer == "attention" else 0) + feed_forward + norms
+    return (
+        c.vocab_size * c.d_model * (1 if c.tied else 2)
+        + (c.vocab_size if c.unembedding_bias else 0)
+        + (c.max_positions * c.d_model if c.positions == "learned" else 0)
+        + c.n_layer * block
+        + (2 * c.d_model if c.connection == "pre-norm" else 0)
+    )
+
+
+def size(config):
+    with torch.device("meta"):
+        return parameter_count(Transformer(config))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_has_the_size_counted_by_hand(name):
+    assert size(MODELS[name]) == closed_form(MODELS[name])
+
+
+def test_the_sizes_of_the_averages():
+    sizes = {name: size(variant.config) for name, variant in VARIANTS.items()}
+    assert sizes["no-context"] == sizes["average"] == sizes["average-added"] == 2 * 1024 * 128 + 1024
+    assert sizes["average-positions"] == sizes["average"] + 128 * 128
+
+
+def test_the_chapters_block_has_the_sizes_it_prints():
+    assert size(CHAPTER_BLOCK) == 477_696
+    assert size(replace(CHAPTER_BLOCK, n_layer=2)) - size(CHAPTER_BLOCK) == 197_888
+    assert size(CHAPTER_BLOCK) - size(replace(CHAPTER_BLOCK, output_projection=False)) == 16_512
+    assert size(CHAPTER_BLOCK) - size(replace(CHAPTER_BLOCK, connection="add")) == 768
+    feed_forward = size(CHAPTER_BLOCK) - size(replace(CHAPTER_BLOCK, d_ff=0)) - 256  # its norm apart
+    assert feed_forward / 197_888 == pytest.approx(0.666, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "published"),
+    [
+        ({}, 124_439_808),
+        ({"qkv_bias": False}, 124_412_160),
+        ({"tied": False}, 163_037_184),
+        ({"tied": False, "qkv_bias": False}, 163_009_536),
+        ({"tied": False, "unembedding_bias": True}, 163_087_441),
+        ({"positions": "none"}, 123_653_376),
+        ({"vocab_size": 50304}, 124_475_904),
+    ],
+)
+def test_gpt2_small_in_every_way_it_is_counted(change, published):
+    assert size(replace(GPT2, **change)) == published
+
+
+def test_where_gpt2_keeps_its_parameters():
+    with torch.device("meta"):
+        gpt2 = Transformer(GPT2)
+    assert parameter_count(gpt2.token_embedding) == 38_597_376
+    assert parameter_count(gpt2.positions) == 786_432
+    assert [parameter_count(block) for block in gpt2.blocks] == [7_087_872] * 12
+    assert parameter_count(gpt2.final_norm) == 1_536
+    matrices = [p for p in gpt2.blocks.parameters() if p.dim() == 2]
+    assert sum(p.numel() for p in matrices) == 84_934_656
+
+
+def test_a_tied_table_is_one_storage_and_trains_as_one():
+    tied = model(ModelConfig(**SMALL, tied=True, unembedding_bias=False))
+    assert tied.unembedding.weight is tied.token_embedding.weight
+    assert [name for name, _ in tied.named_parameters()] == ["token_embedding.weight"]
+    tied(tokens(tied.config)).sum().backward()
+    assert tied.unembedding.weight.grad is tied.token_embedding.weight.grad
+
+
+# Refused sizes, with what was got and what is allowed
+
+WHOLE = {
+    "vocab_size": (1, MAX_VOCAB),
+    "d_model": (1, MAX_WIDTH),
+    "n_layer": (0, MAX_LAYERS),
+    "max_positions": (1, MAX_POSITIONS),
+    "n_head": (1, MAX_WIDTH),
+    "d_head": (1, MAX_WIDTH),
+    "d_ff": (0, 4 * MAX_WIDTH),
+}
+NAMED = {"mixer": Mixer, "connection": Connection, "positions": Positions, "score_scale": ScoreScale}
+FLAGS = ("output_projection", "qkv_bias", "output_bias", "unembedding_bias", "tied")
+
+
+def test_every_field_is_policed():
+    assert {field.name for field in fields(ModelConfig)} == {*WHOLE, *NAMED, *FLAGS}
+
+
+@given(st.data(), st.sampled_from(sorted(WHOLE)))
+def test_a_wrong_number_is_refused(data, name):
+    low, high = WHOLE[name]
+    wrong = data.draw(
+        st.integers(max_value=low - 1)
+        | st.integers(min_value=high + 1)
+        | st.booleans()
+        | st.floats()
+        | st.text()
+        | (st.nothing() if name == "d_head" else st.none())
+        | st.lists(st.integers(), max_size=2)
+    )
+    with pytest.raises(ValueError, match="allowed") as refused:
+        ModelConfig(**{name: wrong})
+    assert str(refused.value) == f"{name} is {wrong!r}; allowed: a whole number from {low:,} to {high:,}."
+
+
+@given(st.sampled_from(sorted(NAMED)), st.text() | st.none() | st.booleans() | st.integers() | st.just([]))
+def test_a_wrong_name_is_refused(name, wrong):
+    allowed = get_args(NAMED[name])
+    assume(wrong not in allowed)
+    with pytest.raises(ValueError, match="allowed") as refused:
+        ModelConfig(**{name: wrong})
+    assert str(refused.value) == f"{name} is {wrong!r}; allowed: {', '.join(allowed)}."
+
+
+@given(st.sampled_from(FLAGS), st.integers() | st.text() | st.none() | st.floats())
+def test_a_flag_is_true_or_false_and_nothing_like_it(name, wrong):
+    with pytest.raises(ValueError, match="allowed") as refused:
+        ModelConfig(**{name: wrong})
+    assert str(refused.value) == f"{name} is {wrong!r}; allowed: true or false."
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mixer": "attention", "n_head": 3}, ["d_model 128", "3 heads", "n_head", "d_head"]),
+        ({"mixer": "attention", "n_head": 256}, ["d_model 128", "256 heads"]),
+        ({"mixer": "attention", "n_head": 3, "d_head": 32}, ["3 heads of 32 = 96", "d_model 128", "output"]),
+        ({"mixer": "attention", "d_head": 256}, ["1 heads of 256 = 256", "d_model 128"]),
+        ({"tied": True}, ["tied", "unembedding_bias", "false"]),
+    ],
+)
+def test_fields_that_disagree_are_refused(given, said):
+    with pytest.raises(ValueError, match=r"\.$") as refused:
+        ModelConfig(**given)
+    assert not [words for words in said if words not in str(refused.value)]
+    assert "\n" not in str(refused.value)
+
+
+def test_three_heads_work_once_their_width_is_given():
+    config = ModelConfig(mixer="attention", n_head=3, d_head=40, output_projection=True)
+    assert model(config)(torch.zeros(1, 4, dtype=torch.long)).shape == (1, 4, 1024)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.integers(), min_size=1, max_size=3))
+def test_unknown_fields_are_refused_by_name(extra):
+    unknown = sorted(set(extra) - set(ModelConfig().to_dict()))
+    assume(unknown)
+    with pytest.raises(ValueError, match="known:") as refused:
+        ModelConfig.from_dict({**ModelConfig().to_dict(), **extra})
+    assert str(refused.value).startswith(f"unknown fields {', '.join(unknown)}; known: connection, d_ff")
+
+
+def test_a_configuration_is_a_frozen_value_made_by_keyword():
+    with pytest.raises(FrozenInstanceError):
+        ModelConfig().d_model = 4  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        ModelConfig(1024)  # type: ignore[call-arg]
+    assert hash(ModelConfig()) == hash(ModelConfig(vocab_size=1024))
+
+
+@st.composite
+def configs(draw):
+    heads, width = draw(st.integers(1, 8)), draw(st.none() | st.integers(1, 64))
+    tied = draw(st.booleans())
+    return ModelConfig(
+        vocab_size=draw(st.integers(1, MAX_VOCAB)),
+        d_model=heads * draw(st.integers(1, 64)),
+        n_layer=draw(st.integers(0, 3)),
+        n_head=heads,
+        d_head=width,
+        output_projection=draw(st.booleans()) if width is None else True,
+        max_positions=draw(st.integers(1, MAX_POSITIONS)),
+        d_ff=draw(st.integers(0, 4 * MAX_WIDTH)),
+        tied=tied,
+        unembedding_bias=False if tied else draw(st.booleans()),
+        qkv_bias=draw(st.booleans()),
+        output_bias=draw(st.booleans()),
+        **{name: draw(st.sampled_from(get_args(kind))) for name, kind in NAMED.items()},
+    )
+
+
+@given(configs())
+def test_a_configuration_survives_json_and_its_size_is_known_beforehand(config):
+    assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert size(config) == closed_form(config)

@@ -1,0 +1,290 @@
+"""The page Runs: what it shows of every state, and that each button does what it says."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine import corpus, device, paths
+from engine.experiments import AVERAGES, Budget
+from engine.runs import dispatcher, files
+from engine.runs.spec import RunSpec
+from engine.runs.store import Store
+from engine.variants import VARIANTS
+from lab import run_card, run_story, runs_view
+from lab.controls import plain
+
+ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
+SPEC = RunSpec(
+    experiment="averages",
+    variant="average",
+    budget_name="chapter",
+    config=VARIANTS["average"].config,
+    budget=AVERAGES.budget("chapter"),
+    corpus=corpus.TINYSHAKESPEARE,
+    corpus_sha256=corpus.TINYSHAKESPEARE_SHA256,
+    seed=2,
+)
+ENVIRONMENT = {"device": "CPU, 2 cores", "threads": 1, "torch": "2.13.0", "python": "3.11.9", "lab": "0.1.0"}
+
+
+@pytest.fixture
+def store(home, monkeypatch):
+    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
+    monkeypatch.setattr(device, "describe", lambda: here)  # Home asks; the answer takes torch two seconds
+    return Store()
+
+
+def add(store, state="queued", spec=SPEC, steps=0, **columns):
+    """A run in that state, with records up to a step. Returns its id."""
+    run = store.runs(sweep=store.submit([spec]))[0]
+    directory = store.directory(run.id)
+    if state != "queued":
+        directory.mkdir()
+        records = [
+            {"step": step, "seconds": step / 5, "tokens_per_s": 9000, "loss_nats": 5.0}
+            | (
+                {"validation_perplexity": 900.0 - step / 10, "validation_loss_nats": 6.8}
+                if step % 100 == 0
+                else {}
+            )
+            for step in range(0, steps + 1, 10)
+        ]
+        (directory / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        store.advance(run.id, "queued", state, **columns)
+    return run.id
+
+
+def save_checkpoint(store, run_id, step):
+    """The head of a checkpoint is all that the page reads."""
+    header = json.dumps({"__metadata__": {"lab": json.dumps({"step": step})}}).encode()
+    path = store.directory(run_id) / "checkpoint.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+
+
+def opened(**query):
+    """The page, through the app's own navigation."""
+    page = AppTest.from_file(str(paths.ROOT / "lab" / "app.py"), default_timeout=20)
+    page.run()
+    page.switch_page("../pages/runs.py")
+    for name, value in query.items():
+        page.query_params[name] = value
+    page.run()
+    assert not page.exception
+    return page
+
+
+def texts(page):
+    return "\n".join(element.value for element in [*page.markdown, *page.caption])
+
+
+def shown_ids(page):
+    return list(page.dataframe[0].value["run"])
+
+
+def test_without_runs_it_says_where_to_start(store):
+    page = opened()
+    assert "No runs yet." in texts(page)
+    assert "New runs will wait" in texts(page), "no dispatcher runs in this test"
+    assert not page.dataframe
+
+
+def test_the_table_shows_every_state_in_the_order_of_interest(store, monkeypatch):
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
+    done = add(store, "done", steps=3000, seconds=600.0, measured={"validation_perplexity": 249.34})
+    failed = add(store, "failed", steps=100, reason="out of memory: 9 GB used, 8 GB allowed", seconds=20.0)
+    running = add(store, "running", steps=1200)
+    waiting = [add(store), add(store)]
+    page = opened()
+    table = page.dataframe[0].value.set_index("run")
+    assert list(table.index) == [running, *waiting, failed, done]
+    assert list(table["state"].map(list)) == [["running"], ["queued"], ["queued"], ["failed"], ["done"]]
+    assert table["reason"][waiting[1]] == "1 run before it"
+    assert table["reason"][failed] == "out of memory: 9 GB used, 8 GB allowed"
+    assert table["held-out"][done] == 249.34
+    assert table["held-out"][running] == 780.0, "the newest of a run that goes on"
+    assert table["progress"][running] == 0.4
+    assert "about 6" in table["reason"][running], "1,800 steps at 5 a second"
+    assert len(table["curve"][done]) == 31
+    assert "Queued runs wait" not in texts(page)
+
+
+def test_the_run_in_the_url_is_ticked_and_explained(store):
+    add(store)
+    wanted = add(
+        store,
+        "done",
+        steps=3000,
+        seconds=1100.0,
+        measured={"validation_perplexity": 249.34, "train_perplexity": 240.1},
+        environment=ENVIRONMENT,
+    )
+    page = opened(run=str(wanted))
+    assert page.session_state["runs.table"]["selection"]["rows"] == [1]
+    assert "Done in 18" in texts(page)
+    assert "249\\.34" in texts(page)
+    card = "\n".join(page.table[0].value.iloc[:, 1])
+    for part in ("CPU, 2 cores, 1 thread", "torch 2.13.0", "mixer average", "86c4e6aa…65ed", "3,000"):
+        assert plain(part) in card
+    command = "python -m engine run averages --budget chapter --seeds 2 --variant average"
+    assert command in [code.value for code in page.code]
+
+
+def test_the_tick_stays_with_its_run_when_rows_move(store):
+    first = add(store, "done", steps=3000, measured={"validation_perplexity": 249.0})
+    page = opened(run=str(first))
+    assert page.session_state["runs.table"]["selection"]["rows"] == [0]
+    add(store), add(store)
+    page.run()
+    assert page.session_state["runs.table"]["selection"]["rows"] == [2]
+    assert page.query_params["run"] == str(first)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        (
+            "run",
+            "../../x",
+            "run is '../../x'; allowed: the number of a run that is here, 1 to 1. Used: none.",
+        ),
+        ("run", "2", "run is '2'; allowed: the number of a run that is here, 1 to 1. Used: none."),
+        ("run", "9" * 30, "Used: none."),
+        ("state", "nosuch", "state is 'nosuch'; allowed: all, or some of queued, running, done"),
+        ("experiment", "nosuch", "experiment is 'nosuch'; allowed: all, averages. Used: all."),
+        ("nosuch", "1", "nosuch is no setting of this page"),
+    ],
+)
+def test_a_bad_value_in_the_url_is_named_and_nothing_else_happens(store, name, value, said):
+    run_id = add(store)
+    page = opened(**{name: value})
+    assert plain(said) in texts(page)
+    assert shown_ids(page) == [run_id]
+    assert store.get(run_id).state == "queued"
+
+
+def test_filters_narrow_the_list_and_live_in_the_url(store):
+    done = add(store, "done", spec=replace(SPEC, variant="no-context", seed=7))
+    failed = add(store, "failed", reason="disk full")
+    page = opened()
+    page.text_input[0].set_value("NO CONTEXT seed 7").run()
+    assert shown_ids(page) == [done]
+    assert page.query_params["search"] == "NO CONTEXT seed 7"
+    page.text_input[0].set_value("").run()
+    assert shown_ids(page) == [failed, done]
+    assert "search" not in page.query_params
+    page.button_group[0].set_value(["failed", "queued"]).run()
+    assert shown_ids(page) == [failed]
+    assert page.query_params["state"] == "failed,queued"
+    assert shown_ids(opened(state="failed,queued", search="disk")) == [failed]
+    assert "No run matches these filters; there are 2." in texts(opened(search=ODD))
+
+
+def test_cancel_stops_a_queued_run_at_once_and_asks_a_running_one(store):
+    queued, running = add(store), add(store, "running", steps=20)
+    page = opened(run=str(queued))
+    page.button("runs.cancel").click().run()
+    assert store.get(queued).state == "cancelled"
+    assert "Cancelled by you" in texts(page)
+    page = opened(run=str(running))
+    page.button("runs.cancel").click().run()
+    assert files.stop_requested(store.directory(running), 1) == "cancel"
+    assert page.button("runs.cancel").disabled
+
+
+def test_resume_is_offered_where_a_checkpoint_is(store):
+    with_one = add(store, "interrupted", steps=1900, reason="the lab was closed, at step 1,890")
+    save_checkpoint(store, with_one, 1800)
+    without = add(store, "cancelled", reason="by you, before it started")
+    page = opened(run=str(with_one))
+    assert plain("Resume goes on from step 1,800.") in texts(page)
+    page.button("runs.resume").click().run()
+    assert (store.get(with_one).state, store.get(with_one).attempt) == ("queued", 2)
+    assert plain("It goes on from step 1,800.") in texts(page)
+    assert "runs.resume" not in [button.key for button in opened(run=str(without)).button]
+
+
+def test_run_again_queues_the_same_and_goes_there(store):
+    odd = replace(SPEC, budget=Budget(steps=7))
+    failed = add(store, "failed", spec=odd, reason="out of memory: 9 GB used")
+    page = opened(run=str(failed))
+    assert "No command repeats it" in texts(page), "that budget is nowhere but in this run"
+    page.button("runs.again").click().run()
+    newest = store.runs()[-1]
+    assert (newest.spec, newest.state) == (odd, "queued")
+    assert page.query_params["run"] == str(newest.id)
+
+
+def test_delete_asks_first(store):
+    kept, gone = add(store, "done", steps=10), add(store, "done", steps=10)
+    page = opened(run=str(gone))
+    page.button("runs.delete").click().run()
+    assert store.get(gone) is not None
+    page.button("runs.delete_no").click().run()
+    assert "runs.delete_yes" not in [button.key for button in page.button]
+    page.button("runs.delete").click().run()
+    page.button("runs.delete_yes").click().run()
+    assert store.get(gone) is None
+    assert not store.directory(gone).exists()
+    assert shown_ids(page) == [kept]
+    assert "run" not in page.query_params
+
+
+def test_what_users_wrote_appears_character_for_character(store):
+    run_id = add(store, "failed", reason=ODD)
+    (store.directory(run_id) / "log.txt").write_text(f"first\n{ODD}\n")
+    page = opened(run=str(run_id))
+    assert page.dataframe[0].value["reason"][0] == ODD
+    assert plain(ODD) in texts(page)
+    assert any(code.value.endswith(ODD) for code in page.code), "the log, as text"
+
+
+def test_another_sessions_run_is_seen_and_the_ledger_read_only_when_it_changed(store):
+    first = add(store)
+    assert [run.id for run in runs_view.all_runs(store)] == [first]
+    assert runs_view.all_runs(store) is runs_view.all_runs(store)
+    before = runs_view.ledger_stamp(store)
+    Store().runs()
+    Store().queue_position(first)
+    assert runs_view.ledger_stamp(store) == before, "reading is no change"
+    second = add(Store())
+    assert [run.id for run in runs_view.all_runs(store)] == [first, second]
+    store.cancel(first)
+    assert runs_view.all_runs(store)[0].state == "cancelled"
+
+
+def test_with_many_runs_only_the_newest_are_read(store, monkeypatch):
+    store.submit([replace(SPEC, seed=seed) for seed in range(150)])
+    for run in store.runs():
+        store.advance(run.id, "queued", "done", measured={"validation_perplexity": 1.0})
+    read = []
+    real = runs_view.curve
+
+    def counted(directory):
+        read.append(directory)
+        return real(directory)
+
+    monkeypatch.setattr(runs_view, "curve", counted)
+    page = opened()
+    assert len(shown_ids(page)) == len(read) == 100
+    page.button[-1].click().run()
+    assert len(shown_ids(page)) == 150
+
+
+def test_the_card_is_strict_json_and_the_metrics_are_csv(store):
+    run_id = add(store, "diverged", steps=20, reason="x", measured={"validation_perplexity": None})
+    run = store.get(run_id)
+    card = json.loads(run_card.as_json(run, 20, 4.0))
+    assert card["text"]["sha256"] == corpus.TINYSHAKESPEARE_SHA256
+    assert card["measured"] == {"validation_perplexity": None}
+    lines = run_card.metrics_csv(files.records(store.directory(run_id))).splitlines()
+    assert lines[0].startswith("step,seconds")
+    assert lines[2] == "10,2.0,9000,5.0,,"
+
+
+def test_a_clock_set_back_makes_no_negative_time(store):
+    run = store.get(add(store, "running", steps=10))
+    assert "-" not in runs_view.time_left(run, {"step": 3001, "seconds": 5.0})
+    assert runs_view.time_left(run, {"step": 10, "seconds": -3600.0}) == ""
+    assert run_story.story(store, run, 0).startswith("Running: step 10 of 3,000")

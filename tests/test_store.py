@@ -1,0 +1,782 @@
+"""The ledger, a run's files, fair dispatch: nothing lost, one winner of each race, nobody waits for ever."""
+
+import json
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import paths
+from engine.experiments import Budget
+from engine.runs import dispatcher as dispatching
+from engine.runs import files
+from engine.runs.dispatcher import AlreadyRunning, Dispatcher, verdict
+from engine.runs.spec import RunSpec
+from engine.runs.store import ACTIVE, ENDED, RESUMABLE, STATES, Store
+from engine.variants import VARIANTS
+
+
+def spec(seed=0):
+    return RunSpec(
+        experiment="averages",
+        variant="average",
+        budget_name="quick",
+        config=VARIANTS["average"].config,
+        budget=Budget(steps=100),
+        corpus="tinyshakespeare",
+        corpus_sha256="0" * 64,
+        seed=seed,
+    )
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs")
+
+
+def submit(store, count=1, user="local"):
+    sweep = store.submit([spec(seed) for seed in range(count)], user=user)
+    return [run.id for run in store.runs(sweep=sweep)]
+
+
+def put_in(store, run_id, state):
+    run = store.get(run_id)
+    assert run.state == state or store.advance(run_id, run.state, state)
+
+
+def wait_until(true, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+
+
+class FakeEngine:
+    """Carries runs out in memory: what is launched lives until it is ended."""
+
+    def __init__(self, slots=2):
+        self.slots, self.living, self.launched, self.refused = slots, {}, [], {}
+
+    def capacity(self):
+        return self.slots
+
+    def launch(self, run, directory, slot):
+        if run.id in self.refused:
+            raise self.refused[run.id]
+        assert slot not in self.living.values()
+        assert (directory / "spec.json").exists()
+        self.launched.append(run.id)
+        self.living[run.id, run.attempt] = slot
+        files.write_json(directory / f"pid.{run.attempt}.json", {"supervisor": 0, "trainer": 0})
+
+    def alive(self, run, _):
+        return (run.id, run.attempt) in self.living
+
+    def end(self, store, run_id, *, code=0, reason="", **outcome):
+        run = store.get(run_id)
+        del self.living[run.id, run.attempt]
+        directory = store.directory(run_id)
+        if outcome:
+            files.write_json(directory / "outcome.json", {"attempt": run.attempt, **outcome})
+        ended = {"code": code, "signal": None, "reason": reason}
+        files.write_json(directory / f"exit.{run.attempt}.json", ended)
+
+
+@pytest.fixture
+def engine():
+    return FakeEngine()
+
+
+@pytest.fixture
+def dispatcher(store, engine):
+    with Dispatcher(store, engine) as opened:
+        yield opened
+
+
+def together(work, count):
+    """Call ``work(n)`` from ``count`` threads that start at one moment. Returns what they returned."""
+    barrier = threading.Barrier(count)
+
+    def start(number):
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(start, range(count)))
+
+
+def processes(tmp_path, count, code):
+    """Run ``code``, which has ``root`` and ``number``, in processes that start at one moment.
+
+    Returns what each prints.
+    """
+    start = (
+        "import sys, pathlib\n"
+        "root, number = pathlib.Path(sys.argv[1]), int(sys.argv[2])\n"
+        "from engine.runs.store import Store\n"
+        "from engine.runs import files\n"
+        "from engine.runs.spec import RunSpec\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+    )
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", start + code, str(tmp_path / "runs"), str(number)],
+            cwd=paths.ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(count)
+    ]
+    for child in children:
+        assert child.stdout
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    ended = [child.communicate(timeout=60) for child in children]
+    assert [error for _, error in ended] == [""] * count
+    return [output.strip() for output, _ in ended]
+
+
+# Compare-and-set
+
+
+def test_of_many_threads_exactly_one_wins_a_change_of_state(store):
+    for run_id in submit(store, 8):
+        won = together(lambda n, run_id=run_id: store.advance(run_id, "queued", "starting", slot=n), 6)
+        assert won.count(True) == 1
+        run = store.get(run_id)
+        assert (run.state, run.slot) == ("starting", won.index(True))
+
+
+def test_of_many_processes_exactly_one_wins_each_run(store, tmp_path):
+    ids = submit(store, 40)
+    code = (
+        "store = Store(root)\n"
+        "print([r.id for r in store.runs() if store.advance(r.id, 'queued', 'starting', slot=number)])\n"
+    )
+    won = [json.loads(text) for text in processes(tmp_path, 4, code)]
+    assert sorted(run_id for one in won for run_id in one) == ids
+    for number, one in enumerate(won):
+        assert all(store.get(run_id).slot == number for run_id in one)
+
+
+def test_a_late_writer_changes_nothing(store):
+    (run_id,) = submit(store)
+    put_in(store, run_id, "cancelled")
+    before = store.get(run_id)
+    assert not store.advance(run_id, "queued", "starting", slot=3, started=time.time())
+    assert not store.advance(run_id + 1, "queued", "starting")
+    assert store.get(run_id) == before
+
+
+def test_cancel_against_start_leaves_one_of_the_two_and_a_word_for_the_other(store):
+    for run_id in submit(store, 12):
+        together(lambda n, i=run_id: store.advance(i, "queued", "starting") if n else store.cancel(i), 2)
+        run, asked = store.get(run_id), files.stop_requested(store.directory(run_id), 1)
+        assert (run.state, asked) in [("cancelled", None), ("starting", "cancel")]
+
+
+# Submitting
+
+
+def test_submits_from_many_processes_lose_nothing(store, tmp_path):
+    text = spec().to_json()
+    code = (
+        f"store, spec = Store(root), RunSpec.from_json({text!r})\n"
+        "for n in range(12): store.submit([spec, spec, spec], user=f'{number}', sweep=f'{number}-{n}')\n"
+    )
+    processes(tmp_path, 4, code)
+    runs = store.runs()
+    assert [run.id for run in runs] == list(range(1, 4 * 12 * 3 + 1))
+    assert Counter(run.user for run in runs) == {str(n): 36 for n in range(4)}
+    by_sweep: dict[str, list[int]] = {}
+    for run in runs:
+        by_sweep.setdefault(run.sweep, []).append(run.id)
+    assert len(by_sweep) == 48
+    assert all(b - a == 1 for ids in by_sweep.values() for a, b in pairwise(ids)), "a sweep stays together"
+
+
+def test_processes_that_open_a_new_folder_at_once_all_can(tmp_path):
+    text = spec().to_json()
+    code = f"store = Store(root); store.submit([RunSpec.from_json({text!r})], user=f'{{number}}')\n"
+    processes(tmp_path, 6, code)
+    store = Store(tmp_path / "runs")
+    assert [run.id for run in store.runs()] == [1, 2, 3, 4, 5, 6]
+    with sqlite3.connect(store.root / "store.sqlite") as db:
+        assert db.execute("SELECT name, seq FROM sqlite_sequence").fetchall() == [("runs", 6)]
+
+
+def test_threads_that_open_a_new_folder_at_once_all_can(tmp_path):
+    for n in range(25):
+        root = tmp_path / str(n)
+        together(lambda _, root=root: Store(root).close(), 4)
+        with sqlite3.connect(root / "store.sqlite") as db:
+            assert db.execute("SELECT name, seq FROM sqlite_sequence").fetchall() == [("runs", 0)]
+
+
+def test_a_submitted_run_is_what_was_asked_for(store):
+    big = spec(seed=9007199254740993)
+    store.submit([big], user="ann", sweep="s")
+    (run,) = store.runs(sweep="s")
+    assert (run.spec, run.digest, run.user) == (big, big.digest, "ann")
+    assert (run.state, run.attempt, run.slot, run.reason) == ("queued", 1, None, "")
+    assert (run.started, run.ended, run.seconds, run.measured, run.environment) == (None, None, None, {}, {})
+    assert store.get(run.id) == run
+    assert store.get(run.id + 1) is None
+
+
+def test_a_sweep_is_submitted_whole_or_not_at_all(store):
+    def specs():
+        yield spec(0)
+        raise ValueError("the second is bad")
+
+    with pytest.raises(ValueError, match="the second is bad"):
+        store.submit(specs())
+    assert store.runs() == []
+
+
+def test_runs_are_found_by_every_argument(store):
+    first, second = submit(store, 2), submit(store, 2)
+    put_in(store, second[0], "done")
+    digests = [spec(1).digest]
+    assert [run.id for run in store.runs()] == first + second
+    assert [run.id for run in store.runs(states=("done",))] == [second[0]]
+    assert [run.id for run in store.runs(digests=digests)] == [first[1], second[1]]
+    assert [run.id for run in store.runs(states=("queued",), digests=digests)] == [first[1], second[1]]
+    assert store.runs(states=()) == []
+    assert store.runs(digests=()) == []
+    assert store.runs(sweep="none such") == []
+
+
+def test_figures_survive_the_ledger(store):
+    (run_id,) = submit(store)
+    measured = {"validation_perplexity": 60.45, "train_perplexity": None}
+    assert store.advance(run_id, "queued", "done", measured=measured, environment={"threads": 1}, seconds=2.5)
+    run = store.get(run_id)
+    assert (run.measured, run.environment, run.seconds) == (measured, {"threads": 1}, 2.5)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        store.advance(run_id, "done", "failed", measured={"validation_perplexity": float("nan")})
+    assert store.get(run_id) == run
+
+
+# Cancel, resume, delete
+
+
+def test_a_queued_run_is_cancelled_at_once_and_leaves_no_folder(store):
+    first, second = submit(store, 2)
+    store.cancel(first)
+    run = store.get(first)
+    assert (run.state, run.reason) == ("cancelled", "by you, before it started")
+    assert run.ended is not None
+    assert not store.directory(first).exists()
+    assert store.get(second).state == "queued"
+
+
+@pytest.mark.parametrize("state", ACTIVE)
+def test_an_active_run_is_asked_to_end(store, state):
+    (run_id,) = submit(store)
+    put_in(store, run_id, state)
+    store.cancel(run_id)
+    assert store.get(run_id).state == state
+    assert files.stop_requested(store.directory(run_id), 1) == "cancel"
+    assert files.stop_requested(store.directory(run_id), 2) is None
+
+
+@pytest.mark.parametrize("state", ENDED)
+def test_an_ended_run_is_not_cancelled(store, state):
+    (run_id,) = submit(store)
+    put_in(store, run_id, state)
+    before = store.get(run_id)
+    store.cancel(run_id)
+    store.cancel(run_id + 1)
+    assert store.get(run_id) == before
+    assert not store.directory(run_id).exists()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_only_what_can_go_on_is_resumed_as_a_new_attempt(store, state):
+    (run_id,) = submit(store)
+    put_in(store, run_id, state)
+    assert store.resume(run_id) == (state in RESUMABLE)
+    run = store.get(run_id)
+    expected = ("queued", 2, "", None) if state in RESUMABLE else (state, 1, "", None)
+    assert (run.state, run.attempt, run.reason, run.ended) == expected
+    assert not store.resume(run_id + 1)
+
+
+def test_two_clicks_on_resume_are_one_resume(store):
+    for run_id in submit(store, 8):
+        put_in(store, run_id, "failed")
+        assert together(lambda n, i=run_id: store.resume(i), 4).count(True) == 1
+        assert store.get(run_id).attempt == 2
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_only_an_ended_run_is_deleted_with_its_files(store, state):
+    kept, run_id = submit(store, 2)
+    put_in(store, run_id, state)
+    for folder in (store.directory(kept), store.directory(run_id)):
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("{}\n")
+    assert store.delete(run_id) == (state in ENDED)
+    assert (store.get(run_id) is None) == (state in ENDED)
+    assert store.directory(run_id).exists() == (state not in ENDED)
+    assert store.directory(kept).exists()
+    assert not store.delete(999)
+
+
+def test_a_run_that_left_no_folder_is_deleted_too(store):
+    (run_id,) = submit(store)
+    store.cancel(run_id)
+    assert store.delete(run_id)
+    assert store.runs() == []
+
+
+def test_resume_against_delete_leaves_one_of_the_two(store):
+    for run_id in submit(store, 8):
+        put_in(store, run_id, "interrupted")
+        resumed, deleted = together(lambda n, i=run_id: store.delete(i) if n else store.resume(i), 2)
+        assert resumed != deleted
+        assert (store.get(run_id) is None) == deleted
+
+
+# Ids
+
+
+def test_an_id_is_never_given_twice(store):
+    first = submit(store, 3)
+    for run_id in first:
+        store.cancel(run_id)
+        assert store.delete(run_id)
+    assert submit(store, 2) == [4, 5]
+    assert [run.id for run in Store(store.root).runs()] == [4, 5]
+
+
+def test_an_id_is_not_given_again_though_its_row_was_lost(store):
+    with sqlite3.connect(store.root / "store.sqlite") as db:
+        db.execute("DELETE FROM sqlite_sequence")
+    store.directory(17).mkdir()
+    (store.root / "notes").mkdir()
+    assert submit(Store(store.root)) == [18]
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_an_id_is_not_given_again_though_the_whole_ledger_was_lost(store, rows):
+    for run_id in submit(store, 5):
+        store.directory(run_id).mkdir()
+    for file in store.root.glob("store.sqlite*"):
+        file.unlink()
+    again = Store(store.root)
+    assert again.runs() == []
+    assert submit(again, 1 + rows) == list(range(6, 7 + rows))
+    shutil.rmtree(again.root / "5")
+    assert submit(Store(again.root)) == [7 + rows]
+
+
+def test_the_place_in_the_queue_counts_older_queued_runs(store):
+    ids = submit(store, 5)
+    assert [store.queue_position(run_id) for run_id in ids] == [0, 1, 2, 3, 4]
+    put_in(store, ids[0], "running")
+    store.cancel(ids[2])
+    assert [store.queue_position(run_id) for run_id in (ids[1], ids[3], ids[4])] == [0, 1, 2]
+
+
+# Files of a run
+
+
+def test_records_leave_a_torn_line_for_the_next_call(tmp_path):
+    lines = [json.dumps({"step": n, "loss_nats": 1 / (n + 1)}) for n in range(3)]
+    metrics = tmp_path / "metrics.jsonl"
+    assert files.records(tmp_path) == []
+    assert files.last_record(tmp_path) == {}
+    whole = ("\n".join(lines) + "\n").encode()
+    for end in range(len(whole) + 1):
+        metrics.write_bytes(whole[:end])
+        complete = whole[:end].count(b"\n")
+        assert [r["step"] for r in files.records(tmp_path)] == list(range(complete))
+        assert files.last_record(tmp_path).get("step", -1) == complete - 1
+
+
+def test_a_line_that_is_no_record_hides_no_other(tmp_path):
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_bytes(b'{"step": 1}\n\xff\x00{{\n{"step": 2}\n{"step": 3, "lo\n')
+    assert files.records(tmp_path) == [{"step": 1}, {"step": 2}]
+    assert files.last_record(tmp_path) == {"step": 2}
+
+
+def test_the_last_record_of_a_big_file_is_found_without_reading_it(tmp_path):
+    metrics = tmp_path / "metrics.jsonl"
+    with metrics.open("w") as out:
+        out.writelines(json.dumps({"step": n, "note": "é" * 30}) + "\n" for n in range(100_000))
+        out.write('{"step": 100000, "no')
+    assert metrics.stat().st_size > 10e6
+    began = time.perf_counter()
+    for _ in range(20):
+        assert files.last_record(tmp_path)["step"] == 99_999
+    assert time.perf_counter() - began < 1
+
+
+def test_a_reader_sees_the_old_json_or_the_new_never_half(tmp_path):
+    path, stop = tmp_path / "pid.1.json", threading.Event()
+    files.write_json(path, {"n": 0, "fill": "x" * 20_000})
+
+    def write():
+        for n in range(1, 60):
+            files.write_json(path, {"n": n, "fill": "x" * (20_000 if n % 2 else 10)})
+        stop.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = []
+    while not stop.is_set():
+        value = files.read_json(path)
+        assert value is not None, "a torn file"
+        seen.append(value["n"])
+    writer.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 1
+    assert [p.name for p in tmp_path.iterdir()] == ["pid.1.json"]
+
+
+def test_what_cannot_be_written_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "outcome.json"
+    files.write_json(path, {"n": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.write_json(path, {"n": float("inf")})
+    with pytest.raises(TypeError):
+        files.write_json(path, {"n": object()})
+    assert files.read_json(path) == {"n": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_make_reading_raise(tmp_path_factory, content):
+    folder = tmp_path_factory.mktemp("any")
+    for name in ("outcome.json", "metrics.jsonl", "cancel.1"):
+        (folder / name).write_bytes(content)
+    value = files.read_json(folder / "outcome.json")
+    assert value is None or isinstance(value, dict)
+    assert isinstance(files.last_record(folder), dict)
+    assert isinstance(files.records(folder), list)
+    assert files.stop_requested(folder, 1) in ("cancel", "stop")
+
+
+def test_a_request_to_end_is_for_one_attempt(tmp_path):
+    folder = tmp_path / "7"
+    assert files.stop_requested(folder, 1) is None
+    files.request_stop(folder, 1, "stop")
+    files.request_stop(folder, 2, "cancel")
+    assert [files.stop_requested(folder, n) for n in (1, 2, 3)] == ["stop", "cancel", None]
+    (folder / "cancel.3").touch()
+    assert files.stop_requested(folder, 3) == "cancel", "made, but not yet written"
+
+
+# Dispatch
+
+
+def test_a_single_run_is_next_though_another_user_queued_twenty(store, engine, dispatcher):
+    mine = submit(store, 20, user="ann")
+    dispatcher.tick()
+    assert engine.launched == mine[:2]
+    (hers,) = submit(store, user="bob")
+    dispatcher.tick()
+    assert engine.launched == mine[:2], "the slots are taken"
+    engine.end(store, mine[0], state="done")
+    dispatcher.tick()
+    assert engine.launched[2] == hers
+    engine.end(store, mine[1], state="done")
+    dispatcher.tick()
+    assert engine.launched[3] == mine[2]
+
+
+def test_slots_are_shared_evenly_among_users_and_in_order_within_one(store, engine, dispatcher):
+    engine.slots = 6
+    queued = {user: submit(store, 5, user=user) for user in ("ann", "bob", "cyd")}
+    dispatcher.tick()
+    assert sorted(engine.launched) == sorted(run for ids in queued.values() for run in ids[:2])
+    assert engine.launched[:3] == [ids[0] for ids in queued.values()]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_never_above_capacity_and_everything_ends(store, seed, dispatcher, engine):
+    draw, waiting = random.Random(seed), 30
+    while waiting or store.runs(states=("queued", *ACTIVE)):
+        if waiting and draw.random() < 0.5:
+            count = min(waiting, draw.randint(1, 6))
+            submit(store, count, user=draw.choice("abc"))
+            waiting -= count
+        dispatcher.tick()
+        active = store.runs(states=ACTIVE)
+        assert len(active) <= engine.slots
+        assert len({run.slot for run in active}) == len(active) == len(engine.living)
+        assert all(run.slot is not None and run.slot < engine.slots for run in active)
+        if not store.runs(states=("queued",)) or len(active) == engine.slots:
+            for run in active:
+                if draw.random() < 0.6:
+                    engine.end(store, run.id, state="done", measured={"m": 1.0}, seconds=1.0)
+    assert sorted(engine.launched) == list(range(1, 31)), "each once"
+    assert {run.state for run in store.runs()} == {"done"}
+
+
+def test_fewer_slots_than_adopted_runs_start_nothing_until_there_is_room(store, engine):
+    ids = submit(store, 6)
+    engine.slots = 4
+    with Dispatcher(store, engine) as before:
+        before.tick()
+        before.tick()
+    engine.end(store, ids[0], state="done")
+    engine.slots = 2  # the next dispatcher was started with fewer
+    with Dispatcher(store, engine) as after:
+        for run_id in ids[1:3]:
+            after.tick()
+            assert engine.launched == ids[:4], "three of four still run, two may"
+            engine.end(store, run_id, state="done")
+        after.tick()
+        assert engine.launched == ids[:5]
+        assert len(store.runs(states=ACTIVE)) == 2
+
+
+def test_the_next_dispatcher_adopts_what_the_last_one_started(store, engine):
+    ids = submit(store, 3)
+    with Dispatcher(store, engine) as first:
+        first.tick()
+    with Dispatcher(store, engine) as second:
+        second.tick()
+        assert engine.launched == ids[:2]
+        assert [store.get(i).state for i in ids] == ["running", "running", "queued"]
+        engine.end(store, ids[0], state="done")
+        second.tick()
+    assert engine.launched == ids
+    assert store.get(ids[0]).state == "done"
+
+
+def test_a_run_becomes_running_when_its_trainer_has_a_process(store, engine, dispatcher):
+    (run_id,) = submit(store)
+    dispatcher.tick()
+    (store.directory(run_id) / "pid.1.json").unlink()
+    dispatcher.tick()
+    run = store.get(run_id)
+    assert (run.state, run.slot) == ("starting", 0)
+    assert run.started is not None
+    files.write_json(store.directory(run_id) / "pid.1.json", {"supervisor": 1, "trainer": 2})
+    dispatcher.tick()
+    assert store.get(run_id).state == "running"
+    assert RunSpec.from_json((store.directory(run_id) / "spec.json").read_text()) == run.spec
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(11, "Resource temporarily unavailable"), "file error: Resource temporarily unavailable"),
+        (
+            OSError(28, "No space left on device", "/x/spec.json"),
+            "disk full: No space left on device (spec.json)",
+        ),
+    ],
+)
+def test_what_cannot_be_launched_fails_with_its_reason_and_the_next_one_starts(
+    store, engine, dispatcher, error, reason
+):
+    engine.slots = 1
+    first, second = submit(store, 2)
+    engine.refused[first] = error
+    dispatcher.tick()
+    dispatcher.tick()
+    run = store.get(first)
+    assert (run.state, run.reason) == ("failed", reason)
+    assert run.ended is not None
+    assert engine.launched == [second]
+    del engine.refused[first]
+    assert store.resume(first)
+    engine.end(store, second, state="done")
+    dispatcher.tick()
+    assert engine.launched == [second, first]
+
+
+def test_a_folder_that_cannot_be_made_fails_its_run_alone(store, engine, dispatcher):
+    first, second = submit(store, 2)
+    store.directory(first).write_text("a file where the folder should be")
+    dispatcher.tick()
+    assert store.get(first).state == "failed"
+    assert store.get(first).reason.startswith("file error: ")
+    assert engine.launched == [second]
+
+
+def test_a_run_cancelled_in_the_last_moment_is_not_launched(store, engine, dispatcher, monkeypatch):
+    (run_id,) = submit(store)
+    read = store.runs
+
+    def runs(**which):
+        found = read(**which)
+        if which.get("states") == ("queued",):
+            store.cancel(run_id)
+        return found
+
+    monkeypatch.setattr(store, "runs", runs)
+    dispatcher.tick()
+    assert engine.launched == []
+    assert store.get(run_id).state == "cancelled"
+
+
+STEP = '{"step": 40, "seconds": 2.5}\n'
+WENT = {"attempt": 1, "seconds": 3.0, "environment": {"threads": 1}}
+DONE = {**WENT, "state": "done", "measured": {"m": 2.0}}
+DIVERGED = {**WENT, "state": "diverged", "reason": "at step 3"}
+FAILED = {**WENT, "state": "failed", "reason": "out of memory: x"}
+CANCELLED = {**WENT, "state": "cancelled", "reason": "by you, at step 40"}
+CLOSED = {**WENT, "state": "interrupted", "reason": "the lab was closed"}
+CLEAN, BAD = {"code": 0, "reason": ""}, {"code": 1, "reason": "exited with code 1"}
+KILLED = {"code": None, "signal": "SIGKILL", "reason": "killed from outside"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ended", "word", "state", "reason"),
+    [
+        (DONE, CLEAN, None, "done", ""),
+        (DIVERGED, CLEAN, None, "diverged", "at step 3"),
+        (FAILED, BAD, None, "failed", "out of memory: x"),
+        (CANCELLED, CLEAN, "cancel", "cancelled", "by you, at step 40"),
+        (CLOSED, CLEAN, "stop", "interrupted", "the lab was closed"),
+        (None, KILLED, None, "failed", "killed from outside"),
+        (None, KILLED, "cancel", "cancelled", "by you, at step 40"),
+        (None, KILLED, "stop", "interrupted", "the lab was closed"),
+        (None, None, None, "interrupted", "its supervisor was killed"),
+        (None, None, "cancel", "cancelled", "by you, at step 40"),
+        (None, CLEAN, None, "failed", "the trainer ended without a word"),
+        ({**DONE, "attempt": 0}, KILLED, None, "failed", "killed from outside"),
+        (DONE, None, None, "done", ""),
+    ],
+)
+def test_how_a_run_ended_is_told_from_its_folder(tmp_path, outcome, ended, word, state, reason):
+    (tmp_path / "metrics.jsonl").write_text(STEP)
+    if outcome:
+        files.write_json(tmp_path / "outcome.json", outcome)
+    if ended:
+        files.write_json(tmp_path / "exit.1.json", ended)
+    if word:
+        files.request_stop(tmp_path, 1, word)
+    said, changes = verdict(tmp_path, 1)
+    assert said == state
+    assert changes.get("reason", "") == reason
+    current = bool(outcome) and outcome["attempt"] == 1
+    assert changes["seconds"] == (3.0 if current else 2.5)
+    assert changes.get("measured", {}) == ((outcome or {}).get("measured", {}) if current else {})
+
+
+def test_only_one_dispatcher_serves_a_folder(store, engine, dispatcher):
+    submit(store)
+    with pytest.raises(AlreadyRunning, match=r"^another dispatcher already serves .*; one is enough.*\.$"):
+        Dispatcher(store, FakeEngine()).__enter__()
+    assert dispatching.running(store.root)
+    dispatcher.tick()
+    assert len(engine.launched) == 1
+
+
+def test_a_second_dispatcher_process_says_so_and_ends(home, python):
+    with Dispatcher(Store(), FakeEngine()):
+        ended = python("-m", "engine.runs.dispatcher")
+    assert ended.returncode == 3
+    assert ended.stderr.startswith(f"another dispatcher already serves {paths.RUNS}; ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_whether_a_dispatcher_runs_is_known_whatever_becomes_of_it(store, engine, home):
+    assert not dispatching.running(store.root)
+    assert not dispatching.running(store.root / "none" / "such")
+    with Dispatcher(store, engine):
+        assert dispatching.running(store.root)
+    assert not dispatching.running(store.root)
+    server = subprocess.Popen([sys.executable, "-m", "engine.runs.dispatcher"], cwd=paths.ROOT)
+    try:
+        wait_until(dispatching.running)
+    finally:
+        server.kill()
+        server.wait()
+    assert not dispatching.running()
+
+
+def test_asking_whether_a_dispatcher_runs_never_keeps_one_from_starting(store, engine):
+    stop = threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            dispatching.running(store.root)
+            time.sleep(0.005)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for _ in range(50):
+            with Dispatcher(store, engine):
+                pass
+    finally:
+        stop.set()
+        asking.join()
+
+
+def test_closing_the_lab_asks_every_active_run_to_save_and_records_that_it_did(store, engine, dispatcher):
+    first, second, third = submit(store, 3)
+    dispatcher.tick()
+
+    def obey():
+        for run_id in (first, second):
+            while files.stop_requested(store.directory(run_id), 1) != "stop":
+                time.sleep(0.01)
+            engine.end(store, run_id, state="interrupted", reason="the lab was closed, at step 3")
+
+    obeying = threading.Thread(target=obey)
+    obeying.start()
+    dispatcher.stop_runs()
+    obeying.join()
+    assert [store.get(i).state for i in (first, second, third)] == ["interrupted", "interrupted", "queued"]
+    assert store.resume(first)
+
+
+# Clocks are set back
+
+
+def test_a_clock_set_back_makes_nothing_negative_and_stops_nothing(store, engine, dispatcher, monkeypatch):
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    first, second = submit(store, 2)
+    dispatcher.tick()
+    dispatcher.tick()
+    monkeypatch.setattr(time, "time", lambda: now - 3600)
+    (third,) = submit(store)
+    assert store.queue_position(third) == 0
+    engine.end(store, first, state="done", seconds=1.5)
+    dispatcher.tick()
+    assert store.get(first).state == "done"
+    assert engine.launched == [first, second, third], "in the order of asking, whatever the clock says"
+    store.cancel(second)
+    assert files.stop_requested(store.directory(second), 1) == "cancel"
+    engine.end(store, second, state="cancelled", seconds=0.5)
+    engine.end(store, third, reason="the trainer exited with code 3")
+    dispatcher.tick()
+    for run in store.runs():
+        assert run.state in ENDED
+        assert run.seconds is None or run.seconds >= 0
+        assert run.created <= run.started <= run.ended, "a page subtracts them"
+
+
+def test_a_dispatcher_is_still_known_after_the_clock_was_set_back(store, engine, monkeypatch):
+    with Dispatcher(store, engine):
+        known = psutil.Process.create_time
+        # psutil counts a process's age from a boot time that the kernel derives from the clock
+        monkeypatch.setattr(psutil.Process, "create_time", lambda self: known(self) - 3600)
+        assert dispatching.running(store.root)

@@ -1,0 +1,106 @@
+"""Variants: each is its parent plus one changed field, and its source is short enough to print."""
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+from dataclasses import fields
+
+import pytest
+
+from engine.experiments import EXPERIMENTS
+from engine.models.config import ModelConfig
+from engine.variants import VARIANTS, variant
+
+MAX_SOURCE_LINES = 25
+
+# The ids of the printed rows, a contract for programs (DESIGN, section 3).
+PRINTED = {
+    "averages": {"no-context", "average", "average-positions", "average-added"},
+    "ladder": {
+        *("average-added", "head-replaces", "head-added", "four-heads"),
+        *("feed-forward", "block", "two-blocks"),
+    },
+    "norm-placement": {"pre-norm", "pre-norm-warmup", "post-norm", "post-norm-warmup"},
+    "positions": {"none", "learned", "sinusoidal", "rope", "alibi"},
+    "winograd-closed": {"average", "one-block", "two-blocks"},
+}
+
+
+def changed_fields(one, other):
+    return {f.name for f in fields(ModelConfig) if getattr(one, f.name) != getattr(other, f.name)}
+
+
+def lines_of_code(thing):
+    """Lines of a class or function without docstrings, comments and empty ones."""
+    source = textwrap.dedent(inspect.getsource(thing))
+    lines = set(range(1, len(source.splitlines()) + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            docstring = node.body[0]
+            lines -= set(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+    text = source.splitlines()
+    return sum(1 for n in lines if text[n - 1].strip() and not text[n - 1].strip().startswith("#"))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_differs_from_its_parent_in_exactly_one_field(name):
+    made = VARIANTS[name]
+    parent = ModelConfig() if made.parent is None else VARIANTS[made.parent].config
+    expected = 0 if made.parent is None else 1
+    assert len(made.change) == expected
+    assert changed_fields(made.config, parent) == set(made.change)
+    assert {key: getattr(made.config, key) for key in made.change} == made.change
+
+
+def test_there_is_one_root_and_every_parent_comes_before_its_children():
+    seen: list[str] = []
+    for name, made in VARIANTS.items():
+        assert made.parent is None if not seen else made.parent in seen
+        seen.append(name)
+
+
+def test_no_two_variants_are_the_same_model():
+    assert len({made.config for made in VARIANTS.values()}) == len(VARIANTS)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_an_id_is_of_lower_case_words_with_hyphens(name):
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
+    assert VARIANTS[name].id == name
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_says_what_it_is_in_one_line(name):
+    made = VARIANTS[name]
+    assert made.title
+    assert 0 < len(made.short) <= 20
+    assert made.claim.endswith(".")
+    assert "\n" not in made.claim
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_its_source_is_a_class_that_a_page_can_print(name):
+    module, _, class_name = VARIANTS[name].source.partition(".")
+    found = getattr(importlib.import_module(f"engine.models.{module}"), class_name)
+    assert inspect.isclass(found)
+    assert found.__module__ == f"engine.models.{module}"
+    assert found.__doc__
+    assert lines_of_code(found) <= MAX_SOURCE_LINES
+
+
+def test_lines_of_code_counts_code_alone():
+    assert lines_of_code(changed_fields) == 2
+    assert lines_of_code(lines_of_code) == 9
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_printed_ids_exist(name):
+    assert PRINTED[name] <= set(EXPERIMENTS[name].variants)
+
+
+def test_an_unknown_variant_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match=r"^no variant 'Average'; there are: no-context, average, .*\.$"):
+        variant("Average")
+    assert variant("average") is VARIANTS["average"]
