@@ -43,6 +43,7 @@ __all__ = [
     "is_present",
     "listing",
     "load",
+    "present_corpus_id",
     "sha256_of",
     "shipped_vocabulary",
 ]
@@ -181,6 +182,16 @@ def default_corpus_id() -> tuple[str, str | None]:
     except CorpusError as error:
         return PYTHON_REFERENCE, str(error)
     return TINYSHAKESPEARE, None
+
+
+def present_corpus_id() -> tuple[str, str | None]:
+    """As ``default_corpus_id``, without ever waiting for the network: for pages."""
+    if is_present(TINYSHAKESPEARE):
+        return default_corpus_id()
+    return PYTHON_REFERENCE, (
+        f"Tiny Shakespeare is not on this machine yet; the lab fetches it at each start. Without a network, "
+        f"place {TINYSHAKESPEARE_URL} at {_tinyshakespeare_path()}. Until then: Python's own reference text."
+    )
 
 
 def is_present(corpus_id: str) -> bool:

@@ -36,7 +36,6 @@ class ReferenceRow:
 
     measured: dict[str, dict[str, float | None]]
     curves: dict[str, list[list[float]]]
-    seconds: dict[str, float]
     losses: list[float]
 
     @property
@@ -130,18 +129,19 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
     from engine import checkpoint
 
     done = list(runs)
-    rows: dict[str, ReferenceRow] = {}
-    for name in experiment(experiment_id).variants:
-        mine = {str(run.spec.seed): run for run in done if run.spec.variant == name}
-        if not mine:
+    names = experiment(experiment_id).variants
+    for name in names:
+        if all(run.spec.variant != name for run in done):
             raise ValueError(f"{experiment_id} has no finished run of {name}.")
+    environment = _one_environment(done)
+    rows: dict[str, ReferenceRow] = {}
+    for name in names:
+        mine = {str(run.spec.seed): run for run in done if run.spec.variant == name}
         rows[name] = ReferenceRow(
             measured={seed: run.measured for seed, run in mine.items()},
             curves={seed: curve(store.directory(run.id)) for seed, run in mine.items()},
-            seconds={seed: round(run.seconds or 0, 1) for seed, run in mine.items()},
             losses=[round(loss, 6) for loss in first_losses(variant(name).config)],
         )
-    environment = _one_environment(done)
     folder = paths.REFERENCE / experiment_id
     folder.mkdir(parents=True, exist_ok=True)
     for name in WEIGHTS.get(experiment_id, ()):

@@ -100,7 +100,7 @@ class Store:
         self._db.row_factory = sqlite3.Row
         # The lab's processes open a new folder at one moment, and SQLite does not wait for its turn
         # where a file becomes a WAL file: they take turns here.
-        with FileLock(self.root / "store.lock", timeout=10), self._connect() as db:
+        with FileLock(self.root / "store.lock", timeout=10, poll_interval=0.01), self._connect() as db:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             db.executescript(_SCHEMA)

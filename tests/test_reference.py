@@ -1,0 +1,130 @@
+"""The shipped reference: near the chapter, made by this code, shown in the README as it is."""
+
+import re
+import statistics
+
+import pytest
+
+from engine import checkpoint, commands, paths, reference
+from engine.corpus import TINYSHAKESPEARE_SHA256
+from engine.experiments import EXPERIMENTS
+from engine.runs.store import Run
+from engine.variants import VARIANTS, variant
+
+SHIPPED = {name: found for name in EXPERIMENTS if (found := reference.load(name))}
+ROWS = [(name, row) for name, found in SHIPPED.items() for row in found.rows]
+
+
+def test_every_experiment_ships_a_reference():
+    assert set(SHIPPED) == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_it_is_whole_and_says_where_it_was_measured(name):
+    shipped, experiment = SHIPPED[name], EXPERIMENTS[name]
+    assert tuple(shipped.rows) == experiment.variants
+    assert shipped.corpus_sha256 == TINYSHAKESPEARE_SHA256
+    assert shipped.device
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", shipped.date)
+    assert set(shipped.versions) == {"lab", "torch", "python"}
+    for row in shipped.rows.values():
+        assert row.seeds == experiment.seeds
+        for seed in row.seeds:
+            curve = row.curves[str(seed)]
+            assert curve[0][0] == 0
+            assert curve[-1][0] == experiment.budgets["chapter"].steps
+            assert curve[-1][1] == pytest.approx(row.measured[str(seed)][experiment.metric], abs=1e-3)
+
+
+@pytest.mark.parametrize(("name", "variant_id"), ROWS)
+def test_the_code_still_trains_what_the_reference_was_trained_with(name, variant_id):
+    """The same digest vouches for itself; changed code has to give the same first 20 losses."""
+    shipped = SHIPPED[name]
+    losses = reference.first_losses(variant(variant_id).config)
+    assert losses == pytest.approx(shipped.rows[variant_id].losses, abs=reference.VOUCHED_TOLERANCE), (
+        f"engine/models or training.py train {variant_id} in another way than when the reference was made "
+        f"(code {shipped.code}, now {reference.code_digest()}): train it again with "
+        "`python -m engine reproduce --write-reference`"
+    )
+
+
+@pytest.mark.parametrize(("name", "variant_id"), ROWS)
+def test_means_lie_within_the_tolerance_of_the_chapter(name, variant_id):
+    experiment = EXPERIMENTS[name]
+    value = experiment.chapter.get((variant_id, experiment.metric))
+    if value is None:
+        pytest.skip("the chapter has no figure for it")
+    mean = SHIPPED[name].rows[variant_id].mean(experiment.metric)
+    assert mean is not None
+    assert value.low * (1 - value.tolerance) <= mean <= value.high * (1 + value.tolerance)
+
+
+def test_positions_help_the_replaced_average_in_every_paired_seed():
+    rows = SHIPPED["averages"].rows
+    plain, placed = rows["average"], rows["average-positions"]
+    gains = [
+        a - b
+        for a, b in zip(
+            plain.values("validation_perplexity"), placed.values("validation_perplexity"), strict=True
+        )
+    ]
+    assert len(gains) == 3
+    assert min(gains) > 0
+    assert statistics.fmean(gains) == pytest.approx(2.14, abs=1.5)
+
+
+@pytest.mark.parametrize("name", reference.WEIGHTS)
+def test_shipped_weights_load_into_their_variant_without_optimiser_state(name):
+    for variant_id in reference.WEIGHTS[name]:
+        path = reference.weights(name, variant_id)
+        assert path is not None
+        tensors, header = checkpoint.load(path)
+        assert all(key.startswith("model.") for key in tensors)
+        assert header["step"] == EXPERIMENTS[name].budgets["chapter"].steps
+        model, _ = checkpoint.load_model(path)
+        assert model.config == VARIANTS[variant_id].config
+
+
+def test_the_whole_reference_is_small():
+    assert sum(path.stat().st_size for path in paths.REFERENCE.rglob("*") if path.is_file()) < 25e6
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_readme_prints_the_reference_as_it_is(name):
+    readme = (paths.ROOT / "README.md").read_text()
+    printed = re.search(rf"<!-- {name}:begin -->\n(.*?)\n<!-- {name}:end -->", readme, re.S)
+    assert printed, f"README.md has no place for {name}"
+    assert printed[1] == commands.show_markdown(commands.show(EXPERIMENTS[name])), (
+        f"paste what `python -m engine show {name} --markdown` prints"
+    )
+
+
+def _run(number, **changes):
+    from engine.runs.launch import specs
+
+    (spec,) = specs("averages", "chapter", (0,), "python-reference", ["no-context"])
+    fields = {
+        "id": number,
+        "sweep": "s",
+        "user": "u",
+        "spec": spec,
+        "digest": spec.digest,
+        "state": "done",
+        "reason": "",
+        "attempt": 1,
+        "slot": 0,
+        "created": 0.0,
+        "started": 0.0,
+        "ended": 0.0,
+        "seconds": 1.0,
+        "measured": {"validation_perplexity": 60.0},
+        "environment": {"device": "CPU"},
+    }
+    return Run(**{**fields, **changes})
+
+
+def test_a_reference_is_not_made_of_half_an_experiment(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "REFERENCE", tmp_path)
+    with pytest.raises(ValueError, match="averages has no finished run of average"):
+        reference.write("averages", None, [_run(1)])
+    assert list(tmp_path.iterdir()) == []
