@@ -12,7 +12,7 @@ from engine.experiments import Experiment
 from engine.runs import dispatcher, launch
 from engine.runs.store import Store
 from engine.variants import variant
-from lab import charts, export, instruments, status, table
+from lab import charts, export, instruments, status, table, vega
 from lab.charts import Frame, Line
 from lab.controls import NBSP, Settings, one_of, plain, quantity
 from lab.instruments import Choice
@@ -20,7 +20,7 @@ from lab.measured import Row, Sweep, difference
 from lab.vega import Style
 
 NAMES, HALF = instruments.NAMES, instruments.HALF
-TABLE_WIDTH, NOTICE_WIDTH = 752, 336  # px
+TABLE_WIDTH, NOTICE_WIDTH, STATUS_WIDTH = 752, 336, 300  # px
 
 Rows = dict[str, Row]
 Guesses = dict[str, str | None]
@@ -46,7 +46,8 @@ def show(
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
         instruments.row(experiment, settings)
         instruments.action(sweep, settings)
-        said = st.empty()
+        with st.container(width=STATUS_WIDTH):  # fixed: a longer line must not push the figure down
+            said = st.empty()
     instruments.wanting(settings, choice)
     frame = chart_frame(experiment, choice.budget, sweep.of_the_chapters_text)
     paused = _figure_title(experiment, sweep, choice, frame, styles)
@@ -60,7 +61,7 @@ def show(
         said.markdown(f":small[{refused or _standing(now)}]")
         chart = charts.perplexity_chart(frame, chart_lines(now, styles), now.progress if now.unended else 0.0)
         with st.container(key="figure"):
-            st.vega_lite_chart(chart, height=charts.HEIGHT, key=f"{experiment.id}.chart")
+            vega.draw(chart, key=f"{experiment.id}.chart")
         with st.container(horizontal=True, gap="medium", key="results"):
             with st.container(width=TABLE_WIDTH):
                 _table(now, choice, styles)
@@ -108,7 +109,7 @@ def _standing(sweep: Sweep) -> str:
         return f":red[{plain(error)}]"
     line = status.of(sweep).markdown
     if sweep.unended and not dispatcher.running():
-        line += "  \n:orange[Nothing carries runs out: start the lab with `python -m lab`]"
+        line += "  \n:orange[Nothing will start: run `python -m lab`]"
     return line
 
 

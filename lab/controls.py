@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import streamlit as st
 
@@ -173,5 +173,5 @@ class Settings:
 
 def user() -> str:
     """Whom a run belongs to, for fair turns among those who share this lab."""
-    address: Any = st.context.ip_address
-    return str(address) if address else "local"
+    address = st.context.ip_address  # None on this machine itself
+    return address if isinstance(address, str) and address else "local"

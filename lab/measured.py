@@ -92,13 +92,6 @@ class Sweep:
         total = sum(spec.budget.steps for spec in self.wanted.values())
         return sum(self.step(run) for run in self.runs) / total if total else 0.0
 
-    @property
-    def signature(self) -> tuple[object, ...]:
-        """Changes when anything that a page shows of these runs has changed."""
-        return tuple(
-            (run.id, run.state, run.reason, _stamp(self.store.directory(run.id))) for run in self.runs
-        )
-
     def curves(self, variant: str) -> tuple[Curve, ...]:
         """One curve a seed that has begun. An ended run that never evaluated gives way to an earlier one."""
         found = []

@@ -110,7 +110,7 @@ def dilution() -> None:
         f"added it has (1 + 1/{t}) / 2 = **{50 + 50 / t:.1f} %**.",
         width=frame.MEASURE,
     )
-    st.vega_lite_chart(_dilution_chart(t), height=240, key="dilution")
+    vega.draw(_dilution_chart(t), key="dilution")
 
 
 def _dilution_chart(t: int) -> vega.Spec:

@@ -127,7 +127,6 @@ def ship(folder, figures):
         name: ReferenceRow(
             measured={str(seed): {"validation_perplexity": figure} for seed, figure in enumerate(of_seeds)},
             curves={},
-            seconds={},
             losses=[],
         )
         for name, of_seeds in figures.items()

@@ -15,7 +15,7 @@ TORCH = {"torch", "safetensors.torch"}
 
 # Each may import what stands before it, never what stands after; a longer name beats a shorter one.
 LAYERS = (
-    ("engine.models.config", "engine.paths", "engine.runs.files"),
+    ("engine.models.config", "engine.paths", "engine.runs.files", "engine.tokenizer"),
     ("engine.models.positions",),
     ("engine.models.mixers",),
     ("engine.models.block",),
@@ -39,6 +39,7 @@ LIGHT = (
     "engine.variants",
     "engine.experiments",
     "engine.corpus",
+    "engine.tokenizer",
     "engine.paths",
     "engine.device",
     "engine.estimates",
@@ -59,6 +60,7 @@ TORCHLESS = {
     "engine.variants",
     "engine.experiments",
     "engine.corpus",
+    "engine.tokenizer",
     "engine.commands",
     "engine.runs.store",
     "engine.runs.spec",
@@ -89,6 +91,8 @@ def imports(module, *, at_once=False):
     while todo:
         for node in ast.iter_child_nodes(todo.pop()):
             if at_once and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                continue
+            if at_once and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
                 continue
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}

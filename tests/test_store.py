@@ -222,9 +222,9 @@ def test_processes_that_open_a_new_folder_at_once_all_can(tmp_path):
 
 
 def test_threads_that_open_a_new_folder_at_once_all_can(tmp_path):
-    for n in range(25):
+    for n in range(30):
         root = tmp_path / str(n)
-        together(lambda _, root=root: Store(root).close(), 4)
+        together(lambda _, root=root: Store(root).close(), 12)
         with sqlite3.connect(root / "store.sqlite") as db:
             assert db.execute("SELECT name, seq FROM sqlite_sequence").fetchall() == [("runs", 0)]
 

@@ -1,0 +1,483 @@
+"""The page Averages and its bench: settings in the URL, one button, live figures, four columns."""
+
+import json
+import math
+import shutil
+import sqlite3
+from types import SimpleNamespace
+
+import pyarrow
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine import corpus, device, estimates, paths
+from engine.experiments import AVERAGES
+from engine.runs import dispatcher, launch
+from engine.runs.store import Store
+from lab import frame, instruments, probing
+from lab.controls import plain
+from lab.measured import Gap, Row, Sweep, difference
+from lab.status import of, seconds_left
+
+ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
+ENDS = {"no-context": 60.1, "average": 249.1, "average-positions": 246.9, "average-added": 61.3}
+RANGE = "allowed: whole numbers from 0 to 9223372036854775807"
+
+
+@pytest.fixture
+def text(tiny_corpus, no_reference, monkeypatch):
+    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
+    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
+    monkeypatch.setattr(device, "describe", lambda: here)
+    monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(tiny_corpus))
+    monkeypatch.setattr(corpus, "default_corpus_id", lambda: (tiny_corpus, None))
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
+    return tiny_corpus
+
+
+def opened(**query):
+    page = AppTest.from_file(str(paths.ROOT / "pages" / "averages.py"), default_timeout=30)
+    for name, value in query.items():
+        page.query_params[name] = value
+    return rerun(page)
+
+
+def rerun(page):
+    page.run()
+    assert not page.exception
+    return page
+
+
+def said(page):
+    """Everything that the page says in words, without escapes and non-breaking spaces."""
+    return (
+        "\n".join(element.value for element in [*page.markdown, *page.caption])
+        .replace("\\", "")
+        .replace("\u00a0", " ")
+    )
+
+
+def datasets(page, key="rules"):
+    """The data of the first chart: rows by dataset's name."""
+
+    def walk(node):
+        yield node
+        for child in getattr(node, "children", {}).values():
+            yield from walk(child)
+
+    chart = next(node for node in walk(page._tree) if node.type == "vega_lite_chart")
+    return {
+        one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
+        for one in chart.proto.datasets
+    }
+
+
+def cells(page):
+    """The results table as it is shown."""
+    styler = page.table[0].proto.arrow_data.styler.display_values
+    rows = pyarrow.ipc.open_stream(styler).read_all().to_pylist()
+    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
+
+
+def measure(text, budget="chapter", seeds=(0,), state="done", step=None, reason="", only=None):
+    """Runs of the whole experiment in some state, with curves up to a step. Returns them."""
+    store = Store()
+    sweep = store.submit(launch.specs("averages", budget, seeds, text), "local")
+    for run in store.runs(sweep=sweep):
+        ended = "done" if only and run.spec.variant not in only else state
+        if ended == "queued":
+            continue
+        steps = run.spec.budget.steps
+        last = steps if step is None or ended == "done" else step
+        value = ENDS[run.spec.variant] + 0.1 * run.spec.seed
+        records = [
+            {"step": at, "seconds": at / 10, "validation_perplexity": value + 900 / (1 + at)}
+            for at in range(0, last + 1, max(1, steps // 20))
+        ]
+        folder = store.directory(run.id)
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        measured = {"done": {"validation_perplexity": value}, "diverged": {"validation_perplexity": None}}
+        store.advance(
+            run.id, "queued", ended, reason=reason, measured=measured.get(ended, {}),
+            started=run.created + 10, seconds=270.0,
+            ended=None if ended in ("starting", "running") else run.created + 1110,
+        )  # fmt: skip
+    return store.runs(sweep=sweep)
+
+
+def test_an_empty_page_has_its_frame_and_says_what_to_do(text, monkeypatch):
+    monkeypatch.setattr(estimates, "sweep_seconds", lambda specs: 130.0 * len(specs))
+    page = opened()
+    assert page.title[0].value == AVERAGES.question
+    assert page.caption[0].value == "1 of 14 · From averages to attention"
+    assert page.button(key="averages.train").label == "Train four models"
+    assert "About 9 min on this machine" in said(page)
+    assert "No runs yet. Make your two guesses, then train." in said(page)
+    assert [row["text"] for row in datasets(page)["rules"] if row["text"]] == [
+        "chapter 59.71 and 60.45, after 3,000 steps",
+        "chapter about 248 and 246, after 3,000 steps",
+    ]
+    assert [row["chapter"] for row in cells(page)] == ["59.71", ":gray[*≈ 248*]", ":gray[*≈ 246*]", "60.45"]
+
+
+def test_train_queues_a_run_a_model_and_a_second_click_none(text):
+    page = opened(seeds="7,9007199254740993")
+    page.button(key="averages.train").click()
+    rerun(page)
+    runs = Store().runs()
+    assert [run.spec.seed for run in runs] == [7] * 4 + [9007199254740993] * 4
+    assert {run.user for run in runs} == {"local"}
+    assert page.button(key="averages.cancel").label == "Cancel"
+    assert "Queued, next in turn" in said(page)
+    instruments._train(Sweep.of(AVERAGES, [run.spec for run in runs], Store()))
+    assert len(Store().runs()) == 8
+
+
+def test_cancel_ends_what_waits(text):
+    measure(text, "quick", state="queued")
+    page = opened()
+    page.button(key="averages.cancel").click()
+    rerun(page)
+    assert {run.state for run in Store().runs()} == {"cancelled"}
+    assert "Cancelled by you before it started" in said(page)
+    assert page.button(key="averages.train").label == "Train four models"
+
+
+def test_a_running_sweep_shows_curves_progress_and_time_left(text):
+    measure(text, "chapter", state="running", step=1200)
+    page = opened(budget="chapter")
+    assert "Running: step 1,200 of 3,000" in said(page)
+    assert "left" in said(page)
+    data = datasets(page)
+    assert {row["name"] for row in data["curves"]} == {
+        "no context",
+        "average replaces",
+        "+ positions",
+        "average added",
+    }
+    assert data["done"] == [{"from": 0, "to": 1200}]
+    assert max(row["step"] for row in data["curves"]) == 1200
+    assert page.toggle[0].label == "Pause live"
+    assert "Your guesses are answered here" in said(page)
+
+
+def test_pausing_stops_the_clock_and_keeps_the_picture(text):
+    measure(text, "chapter", state="running", step=1200)
+    page = opened(budget="chapter")
+    page.toggle[0].set_value(True)
+    rerun(page)
+    assert max(row["step"] for row in datasets(page)["curves"]) == 1200
+
+
+def test_without_a_dispatcher_the_page_says_that_nothing_moves(text, monkeypatch):
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: False)
+    measure(text, "quick", state="queued")
+    assert "python -m lab" in said(opened())
+
+
+def test_results_stand_in_four_columns_and_answer_the_guesses(text):
+    measure(text, seeds=(0, 1, 2))
+    page = opened(budget="chapter", seeds="0,1,2", best="average-added", worst="average")
+    first = cells(page)[0]
+    assert first["yours"] == "**60.2** :gray[± 0.1]"
+    assert first["difference"] == ":green[+0.5]"
+    assert first["reference"] == ":gray[–]"
+    words = said(page)
+    assert "Done in 18 min 20 s" in words
+    assert "You guessed *average added*. The best is **no context**, by 1.2." in words
+    assert "You guessed *average replaces*. The worst is **average replaces**, by 2.2." in words
+    assert "4.1 times as perplexed" in words
+    assert "Mean ± standard deviation over 3 seeds." in words
+    assert "Green: within 3 % of the chapter." in words
+
+
+def test_a_difference_beyond_the_tolerance_is_called_outside(text, monkeypatch):
+    monkeypatch.setitem(ENDS, "average-added", 65.0)
+    measure(text)
+    assert cells(opened(budget="chapter"))[3]["difference"] == ":red[+4.5 outside]"
+
+
+def test_a_quick_figure_judges_nothing(text):
+    measure(text, "quick")
+    page = opened()
+    assert cells(page)[1]["difference"] == ":gray[+1.0]"
+    assert f"cannot show {AVERAGES.hides}" in said(page)
+
+
+def test_figures_of_another_text_are_compared_with_nothing(text, monkeypatch):
+    measure(text)
+    monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", "0" * 64)
+    page = opened(budget="chapter")
+    assert {row["difference"] for row in cells(page)} == {":gray[–]"}
+    assert not [row for row in datasets(page)["rules"] if row["text"]]
+    assert "another text" in said(page)
+
+
+def test_seeds_measured_earlier_are_offered_and_only_the_rest_is_trained(text):
+    measure(text, seeds=(0,))
+    page = opened(budget="chapter", seeds="0,1,2")
+    assert "4 of 12 runs are measured" in said(page)
+    page.button(key="averages.train").click()
+    rerun(page)
+    assert sorted({run.spec.seed for run in Store().runs(states=["queued"])}) == [1, 2]
+
+
+def test_a_diverged_model_is_a_labelled_result(text):
+    measure(text, state="diverged", step=450, reason="diverged at step 450: loss is NaN", only=("average",))
+    page = opened(budget="chapter")
+    assert "Diverged at step 450: loss is NaN" in said(page)
+    assert cells(page)[1]["yours"] == ":red[diverged]"
+    ends = datasets(page)["ends"]
+    assert [row["step"] for row in ends if row["kind"] == "cross"] == [450]
+    assert "Diverged, and left out here: average replaces." in said(page)
+    assert len(cells(page)) == 4
+
+
+def test_an_interrupted_sweep_is_resumed_by_the_same_button(text):
+    measure(text, state="interrupted", step=1800)
+    page = opened(budget="chapter")
+    assert "Interrupted. Resume from step 1,800" in said(page)
+    page.button(key="averages.resume").click()
+    rerun(page)
+    assert {(run.state, run.attempt) for run in Store().runs()} == {("queued", 2)}
+
+
+def test_a_failure_gives_its_reason_character_for_character(text):
+    measure(text, state="failed", step=0, reason=ODD, only=("average",))
+    page = opened(budget="chapter")
+    assert f"Failed: {ODD} (1 of 4 runs)" in said(page)
+    assert any(plain(ODD) in element.value for element in page.markdown)
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ({"budget": "huge"}, "budget is 'huge'; allowed: quick, chapter. Used: quick."),
+        ({"seeds": "abc"}, f"seeds are 'abc'; {RANGE}"),
+        ({"seeds": "-1"}, f"seeds are '-1'; {RANGE}"),
+        ({"seeds": "18446744073709551616"}, f"seeds are '18446744073709551616'; {RANGE}"),
+        ({"seeds": "1,1"}, "seed 1 is given twice in '1,1'"),
+        ({"seeds": ""}, f"seeds are ''; {RANGE}"),
+        ({"seeds": ["24", "7"]}, "seeds is given two times, '24' and '7'; allowed: once. Used: 0."),
+        ({"seeds": "1," * 400}, "seeds has 800 characters; allowed: at most 400. Used: 0."),
+        ({"best": "nosuch"}, "best is 'nosuch'; allowed: no-context, average"),
+        ({"t": "129"}, "t is '129'; allowed: a whole number from 1 to 128. Used: 100."),
+        ({"text": "../../etc/passwd"}, "text is '../../etc/passwd'; allowed: "),
+        ({"steps": "-5"}, "steps is no setting of this page"),
+        ({"budget": ODD}, f"budget is {ODD!r}"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_in_the_url_is_named_and_starts_nothing(text, query, complaint):
+    page = opened(**query)
+    assert complaint in said(page)
+    assert page.session_state["averages.budget"] == "quick"
+    assert Store().runs() == []
+
+
+@pytest.mark.parametrize("seeds", ["24", "9007199254740993", "0", "9223372036854775807", "7,9"])
+def test_seeds_in_the_url_are_taken_and_shown_exactly(text, seeds):
+    page = opened(seeds=seeds)
+    assert page.session_state["averages.seeds"] == seeds
+    labels = next(group for group in page.button_group if group.key == "averages.seeds").options
+    assert seeds == "0" or any(label.split(" ", 1)[-1] == seeds.replace(",", ", ") for label in labels)
+    assert "allowed" not in said(page)
+
+
+def test_seeds_in_the_box_are_held_to_the_same_rules(text):
+    page = opened(seeds=instruments.OWN)
+    assert "Type your seeds first" in said(page)
+    for wrong in ("1,1", "-1", "18446744073709551616", "abc"):
+        page.text_input(key="averages.own_seeds").set_value(wrong)
+        rerun(page)
+        assert "allowed: whole numbers from 0" in said(page)
+        assert page.button(key="averages.train").disabled
+    page.text_input(key="averages.own_seeds").set_value(" 9007199254740993")
+    rerun(page)
+    assert page.query_params["seeds"] == "9007199254740993"
+    assert not page.button(key="averages.train").disabled
+
+
+def test_choices_go_to_the_url_and_mend_a_bad_one(text):
+    page = opened(budget="huge")
+    next(group for group in page.button_group if group.key == "averages.budget").set_value("chapter")
+    rerun(page)
+    assert page.query_params["budget"] == "chapter"
+    assert "allowed" not in said(page)
+    next(group for group in page.button_group if group.key == "averages.best").set_value("average")
+    rerun(page)
+    assert page.query_params["best"] == "average"
+
+
+def test_a_text_that_cannot_be_used_gets_one_sentence(text):
+    page = opened(text=instruments.UPLOAD)
+    assert "Bring a text first" in said(page)
+    cases = paths.ROOT / "tests" / "cases"
+    page.file_uploader[0].set_value(("cp1252.txt", (cases / "cp1252.txt").read_bytes(), "text/plain"))
+    rerun(page)
+    assert "0x92 at offset 20008" in said(page)
+    page.file_uploader[0].set_value(
+        (f"{ODD.replace('/', '')}.txt", (cases / "bom_crlf.txt").read_bytes(), "text/plain")
+    )
+    rerun(page)
+    assert page.session_state["averages.text"].startswith("upload-")
+    assert f"{ODD.replace('/', '')}.txt" in page.selectbox[0].options
+    assert not page.button(key="averages.train").disabled
+
+
+def test_a_full_disk_is_told_and_nothing_breaks(text, monkeypatch):
+    page = opened()
+
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "submit", full)
+    page.button(key="averages.train").click()
+    rerun(page)
+    assert "The list of runs cannot be written: database or disk is full." in said(page)
+
+
+def test_a_text_that_is_gone_is_told(text, home):
+    page = opened()
+    shutil.rmtree(home / "data" / "uploads")
+    rerun(page)
+    assert page.button(key="averages.train").disabled
+
+
+def test_each_rung_shows_its_own_source(text):
+    page = opened()
+    shown = "\n".join(element.value for element in page.code)
+    for name in ("Transformer", "UniformAverage", "LearnedPositions", "Add"):
+        assert f"class {name}(" in shown
+    with pytest.raises(ValueError, match="NoSuch"):
+        frame.class_source("mixers.NoSuch")
+
+
+def test_dilution_is_one_over_t(text):
+    page = opened(t="40")
+    assert "1/40 = **2.5 %**" in said(page)
+    assert "**51.2 %**" in said(page)
+    page.slider(key="averages.t").set_value(1)
+    rerun(page)
+    assert "**100.0 %**; there is nothing else yet" in said(page)
+
+
+def comparison(same=True, first=" the", second=" the"):
+    return SimpleNamespace(
+        pieces_a=[" the", " dog"] if same else [" the", ODD],
+        pieces_b=[" dog", " the"],
+        same_pieces=same,
+        average_difference=2.98e-8 if same else 0.31,
+        top_a=[(first, 0.05)],
+        top_b=[(second, 0.05)],
+        probability_difference=0.0,
+    )
+
+
+def compared(monkeypatch, answer):
+    """Let every probe give that answer. Returns what was asked, as it is asked."""
+    asked = []
+
+    def compare(*texts):
+        asked.append(texts)
+        return answer
+
+    monkeypatch.setattr(probing, "weights", lambda *_: (paths.ROOT, "shipped, seed 0"))
+    monkeypatch.setattr(probing, "_compare", compare)
+    return asked
+
+
+def test_two_orders_of_the_same_words_are_one_summary(text, monkeypatch):
+    asked = compared(monkeypatch, comparison(first=" $5\n"))
+    page = opened()
+    assert not asked
+    page.button(key="averages.order").click()
+    rerun(page)
+    assert [texts[1:] for texts in asked] == [("the dog bit the man", "the man bit the dog")] * 2
+    assert said(page).count("differ by at most **2.98e−08**") == 2
+    assert page.table[1].value.iloc[0, 0] == plain("·$5¶")
+    page.text_input(key="averages.second").set_value("man dog the the bit")
+    rerun(page)
+    assert asked[-1][2] == "man dog the the bit"
+    assert page.query_params["second"] == "man dog the the bit"
+
+
+def test_other_pieces_are_named(text, monkeypatch):
+    compared(monkeypatch, comparison(same=False))
+    page = opened()
+    page.button(key="averages.order").click()
+    rerun(page)
+    words = said(page)
+    assert f"only the first has “{ODD.replace(' ', '·')}”; only the second has “·dog”" in words
+
+
+def test_shuffling_loses_no_word(text, monkeypatch):
+    asked = compared(monkeypatch, comparison())
+    page = opened()
+    page.button(key="averages.shuffle").click()
+    rerun(page)
+    _, before, after = asked[-1]
+    assert before != after
+    assert sorted(before.split()) == sorted(after.split())
+
+
+def test_without_trained_weights_the_probe_says_so(text):
+    page = opened()
+    page.button(key="averages.order").click()
+    rerun(page)
+    assert "Train it above first" in said(page)
+
+
+def test_noise_is_under_two_standard_deviations_of_paired_differences():
+    def row(*values):
+        return Row("average", None, None, dict(enumerate(values)), 0)
+
+    assert difference(row(3.0), row(1.0)) == Gap(2.0, None)
+    assert difference(row(), row(1.0)) is None
+    assert difference(row(3.0, 3.1), row(1.0, 1.2)).noise is False
+    assert difference(row(3.0, 1.0), row(1.0, 3.2)).noise is True
+
+
+def test_a_clock_set_back_makes_no_negative_time(text):
+    runs = measure(text, state="running", step=1200)
+    sweep = Sweep.of(AVERAGES, [run.spec for run in runs], Store())
+    assert seconds_left(sweep) >= 0
+    for run in runs:
+        Store().advance(
+            run.id, "running", "done", started=run.created, ended=run.created - 3600, seconds=60.0
+        )
+    done = of(sweep.again()).text
+    assert done.startswith("Done in ")
+    assert not {"-", "−"} & set(done)
+
+
+def test_a_perplexity_beyond_numbers_is_no_hole(text):
+    measure(text)
+    run = next(run for run in Store().runs() if run.spec.variant == "average")
+    Store().advance(run.id, "done", "done", measured={"validation_perplexity": None})
+    page = opened(budget="chapter")
+    assert cells(page)[1]["yours"] == ":red[diverged]"
+    assert not any(math.isnan(value) for value in datasets(page)["done"][0].values() if value is not None)
+
+
+def test_the_settings_load_no_torch_and_redraw_at_once(text, python):
+    script = (
+        "import sys, time\n"
+        "from engine import device\n"
+        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        "page = AppTest.from_file('pages/averages.py', default_timeout=60)\n"
+        f"page.query_params['text'] = {text!r}\n"
+        "page.run()\n"
+        "times = []\n"
+        "for budget in ('chapter', 'quick', 'chapter', 'quick'):\n"
+        "    next(g for g in page.button_group if g.key == 'averages.budget').set_value(budget)\n"
+        "    began = time.perf_counter()\n"
+        "    page.run()\n"
+        "    times.append(time.perf_counter() - began)\n"
+        "print('torch' in sys.modules, bool(page.exception), min(times))\n"
+    )
+    ended = python("-c", script)
+    torch_loaded, failed, seconds = ended.stdout.split()
+    assert (torch_loaded, failed) == ("False", "False")
+    assert float(seconds) < 0.2
