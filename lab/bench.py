@@ -10,7 +10,7 @@ import streamlit as st
 from engine import reference
 from engine.experiments import Experiment
 from engine.runs import dispatcher, launch
-from engine.runs.store import Store
+from engine.runs.store import open_store
 from engine.variants import variant
 from lab import charts, export, instruments, status, table, vega
 from lab.charts import Frame, Line
@@ -18,7 +18,9 @@ from lab.controls import NBSP, Settings, one_of, plain, quantity
 from lab.instruments import Choice
 from lab.measured import Row, Sweep, difference
 from lab.vega import Style
+from lab.watch import redraw_on_change
 
+IDLE_SECONDS = 3.0
 NAMES, HALF = instruments.NAMES, instruments.HALF
 TABLE_WIDTH, NOTICE_WIDTH, STATUS_WIDTH = 752, 336, 300  # px
 
@@ -69,6 +71,8 @@ def show(
                 _what_to_notice(now, guesses, notice)
 
     results()
+    if not sweep.unended:  # another reader, or the command line, may start or finish the same
+        redraw_on_change(lambda: sweep.again().states, sweep.states, IDLE_SECONDS)
 
 
 def chart_frame(experiment: Experiment, budget_name: str, chapters_text: bool) -> Frame:
@@ -95,12 +99,12 @@ def chart_lines(sweep: Sweep, styles: dict[str, Style]) -> list[Line]:
 def _sweep(experiment: Experiment, choice: Choice) -> tuple[Sweep, str | None]:
     """The sweep of these settings, and the sentence that says why there can be none."""
     if choice.lacks or choice.corpus_id is None:
-        return Sweep(experiment, {}, Store()), f":gray[{choice.lacks}]"
+        return Sweep(experiment, {}, open_store()), f":gray[{choice.lacks}]"
     try:
         specs = launch.specs(experiment.id, choice.budget, choice.seeds, choice.corpus_id)
     except ValueError as error:
-        return Sweep(experiment, {}, Store()), f":red[{plain(str(error))}]"
-    return Sweep.of(experiment, specs, Store()), None
+        return Sweep(experiment, {}, open_store()), f":red[{plain(str(error))}]"
+    return Sweep.of(experiment, specs, open_store()), None
 
 
 def _standing(sweep: Sweep) -> str:

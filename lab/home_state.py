@@ -80,14 +80,8 @@ def device_text() -> str:
 
 
 def text_here() -> str | None:
-    """Why Tiny Shakespeare is not used, or None when it is on this machine."""
-    if corpus.is_present(corpus.TINYSHAKESPEARE):
-        return None
-    return (
-        f"Tiny Shakespeare is not on this machine. The lab fetches it from {corpus.TINYSHAKESPEARE_URL}; "
-        f"without a network, place that file by hand at {_text_path()}. Until then Python’s own reference "
-        f"text is used, and figures are not the chapter’s."
-    )
+    """Why there is no Tiny Shakespeare here, or None when there is a file of that name."""
+    return None if corpus.is_present(corpus.TINYSHAKESPEARE) else corpus.present_corpus_id()[1]
 
 
 def tokens() -> int:

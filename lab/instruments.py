@@ -9,6 +9,7 @@ import streamlit as st
 
 from engine import corpus
 from engine.experiments import Experiment, parse_seeds
+from engine.runs.store import Run
 from engine.variants import variant
 from lab.controls import Settings, count, one_of, plain, user
 from lab.measured import Sweep
@@ -43,7 +44,7 @@ def choose(experiment: Experiment, settings: Settings) -> tuple[Choice, str | No
     """The settings row's values, from the URL or the widgets, and why the text is not the chapter's."""
     budget = settings.seed("budget", one_of("budget", tuple(experiment.budgets)), "quick")
     seeds = settings.seed("seeds", _canonical, "0")
-    default, why_not = corpus.default_corpus_id()
+    default, why_not = corpus.present_corpus_id()
     allowed = [name for name, _ in corpus.listing()]
     text = settings.seed("text", one_of("text", [*allowed, UPLOAD]), default)
     chosen = () if seeds == OWN else parse_seeds(seeds)
@@ -116,7 +117,14 @@ def action(sweep: Sweep, settings: Settings) -> None:
     """The one button: Train, Cancel or Resume, always in the same place."""
     interrupted = [run for run in sweep.runs if run.state == "interrupted"]
     if sweep.unended:
-        st.button("Cancel", on_click=_cancel, args=(sweep,), width=BUTTON, key=settings.key("cancel"))
+        st.button(
+            "Cancel",
+            on_click=_cancel,
+            args=(sweep,),
+            width=BUTTON,
+            disabled=not _own(sweep),  # another reader's runs of the same settings: watched, not ended
+            key=settings.key("cancel"),
+        )
     elif interrupted:
         st.button(
             "Resume",
@@ -149,8 +157,13 @@ def _train(sweep: Sweep) -> None:
 
 def _cancel(sweep: Sweep) -> None:
     with _told():
-        for run in reversed(sweep.unended):  # the last first, or a slot set free would start a queued one
+        for run in reversed(_own(sweep)):  # the last first, or a slot set free would start a queued one
             sweep.store.cancel(run.id)
+
+
+def _own(sweep: Sweep) -> list[Run]:
+    """The reader's own of the runs that wait or are carried out."""
+    return [run for run in sweep.unended if run.user == user()]
 
 
 def _resume(sweep: Sweep) -> None:

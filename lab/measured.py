@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from engine import corpus, reference
 from engine.experiments import ChapterValue, Experiment
@@ -79,12 +80,18 @@ class Sweep:
         """Whether the chapter's figures, which are Shakespeare's, say anything about these runs."""
         return all(spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256 for spec in self.wanted.values())
 
+    @property
+    def states(self) -> list[tuple[int, int, str]]:
+        """Changes when a run was started, resumed, or ended."""
+        return [(run.id, run.attempt, run.state) for run in self.runs]
+
     def step(self, run: Run) -> int:
         """How far a run is: the step of its newest record."""
-        return run.spec.budget.steps if run.state in MEASURED else self._last_step(run)
+        return run.spec.budget.steps if run.state in MEASURED else int(self.last(run).get("step", 0))
 
-    def _last_step(self, run: Run) -> int:
-        return int(files.last_record(self.store.directory(run.id)).get("step", 0))
+    def last(self, run: Run) -> dict[str, Any]:
+        """A run's newest record, empty before the first."""
+        return files.last_record(self.store.directory(run.id))
 
     @property
     def progress(self) -> float:

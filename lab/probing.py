@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from engine import corpus, reference
-from engine.runs.store import Store
+from engine.runs.store import open_store
 from engine.variants import variant
 from lab.controls import MINUS, plain, visible
 from lab.frame import dot
@@ -45,7 +45,7 @@ def weights(experiment_id: str, variant_id: str) -> tuple[Path, str] | None:
     """A trained model to look into and whose it is: the shipped one, else the newest of the reader's own."""
     if path := reference.weights(experiment_id, variant_id):
         return path, "shipped, seed 0"
-    store = Store()
+    store = open_store()
     for run in reversed(store.runs(states=["done"])):
         spec = run.spec
         if (spec.experiment, spec.variant) == (experiment_id, variant_id):

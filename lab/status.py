@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from engine import estimates
-from engine.runs import files
 from engine.runs.local import default_slots
 from engine.runs.store import ACTIVE, Run, State
 from lab.controls import NBSP, about, count, duration, plain
@@ -65,6 +64,8 @@ def _under_way(sweep: Sweep) -> Status:
         parts.append("starting")
     else:
         parts.append(f"step {min(steps):,} of {active[0].spec.budget.steps:,}")
+    if speed := sum(int(sweep.last(run).get("tokens_per_s") or 0) for run in active):
+        parts.append(f"{speed:,} tokens/s")
     left = seconds_left(sweep)
     if left is not None:
         parts.append(f"{about(left)} left")
@@ -79,7 +80,7 @@ def seconds_left(sweep: Sweep) -> float | None:
     paces: dict[int, float] = {}
     steps: dict[int, int] = {}
     for run in sweep.unended:
-        record = files.last_record(sweep.store.directory(run.id))
+        record = sweep.last(run)
         steps[run.id] = int(record.get("step", 0))
         if steps[run.id] and record.get("seconds"):
             paces[run.id] = float(record["seconds"]) / steps[run.id]

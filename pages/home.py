@@ -8,7 +8,7 @@ import streamlit as st
 from engine import corpus
 from engine.experiments import AVERAGES
 from engine.runs import dispatcher
-from engine.runs.store import ACTIVE, Store
+from engine.runs.store import ACTIVE, open_store
 from lab import home_chart, home_state, runs_view
 from lab.chapter import SECTIONS, section
 from lab.controls import plain
@@ -27,7 +27,7 @@ with st.container(key="head"):
         width=MEASURE,
     )
 try:
-    store = Store()
+    store = open_store()
     ledger = runs_view.ledger_stamp(store)
     runs = runs_view.all_runs(store)
 except (sqlite3.Error, OSError) as error:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from engine.experiments import EXPERIMENTS
 from engine.runs import dispatcher
-from engine.runs.store import ACTIVE, Store
+from engine.runs.store import ACTIVE, open_store
 from lab import run_panel, runs_table, runs_view
 from lab.chapter import section
 from lab.controls import Settings, one_of, plain
@@ -21,7 +21,7 @@ with st.container(key="head"):
     st.title("Runs", anchor=False)
     said = st.container(gap=None)
 try:
-    store = Store()
+    store = open_store()
     ledger = runs_view.ledger_stamp(store)
     runs = runs_view.all_runs(store)
 except (sqlite3.Error, OSError) as error:

@@ -20,7 +20,7 @@ from engine.runs.store import Store
 class Served:
     """A running ``python -m lab`` on a data folder of its own."""
 
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
     port: int
     store: Store
     log: Path

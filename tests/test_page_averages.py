@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine import corpus, device, estimates, paths
+from engine import corpus, device, estimates, paths, reference
 from engine.experiments import AVERAGES
 from engine.runs import dispatcher, launch
 from engine.runs.store import Store
@@ -30,7 +30,7 @@ def text(tiny_corpus, no_reference, monkeypatch):
     here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
     monkeypatch.setattr(device, "describe", lambda: here)
     monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(tiny_corpus))
-    monkeypatch.setattr(corpus, "default_corpus_id", lambda: (tiny_corpus, None))
+    monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
     monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
     return tiny_corpus
 
@@ -190,6 +190,17 @@ def test_results_stand_in_four_columns_and_answer_the_guesses(text):
     assert "4.1 times as perplexed" in words
     assert "Mean ± standard deviation over 3 seeds." in words
     assert "Green: within 3 % of the chapter." in words
+
+
+def test_the_shipped_reference_is_never_shown_as_the_readers_own(text, monkeypatch):
+    row = SimpleNamespace(mean=lambda metric: 60.08, sd=lambda metric: 0.21)
+    shipped = SimpleNamespace(device="CPU, 2 cores", date="2026-01-02", rows={"no-context": row})
+    with monkeypatch.context() as patch:
+        patch.setattr(reference, "load", lambda experiment_id: shipped)
+        page = opened(budget="chapter")
+    assert cells(page)[0]["reference"] == "60.1 :gray[± 0.2]"
+    assert {line["yours"] for line in cells(page)} == {":gray[–]"}
+    assert "Reference: shipped runs, CPU, 2 cores, 2026-01-02." in said(page)
 
 
 def test_a_difference_beyond_the_tolerance_is_called_outside(text, monkeypatch):

@@ -78,7 +78,7 @@ def test_without_a_dispatcher_it_says_what_to_do(store, monkeypatch):
 
 
 def test_the_ladder_shows_whose_figure_is_whose(store, no_reference):
-    rows = {name: reference.ReferenceRow({"0": {home_chart.METRIC: 61.0}}, {}, {}, []) for name in VARIANTS}
+    rows = {name: reference.ReferenceRow({"0": {home_chart.METRIC: 61.0}}, {}, []) for name in VARIANTS}
     shipped = reference.Reference("averages", "CPU", 1, {}, "2026-01-01", "", "", rows)
     files.write_json(
         no_reference / "averages.json",

@@ -780,3 +780,11 @@ def test_a_dispatcher_is_still_known_after_the_clock_was_set_back(store, engine,
         # psutil counts a process's age from a boot time that the kernel derives from the clock
         monkeypatch.setattr(psutil.Process, "create_time", lambda self: known(self) - 3600)
         assert dispatching.running(store.root)
+
+
+def test_a_row_of_another_version_is_passed_over_and_the_others_go_on(store):
+    store.submit([spec(0), spec(1)])
+    with store._connect() as db:
+        db.execute("UPDATE runs SET spec = json_set(spec, '$.config.unheard_of', 1) WHERE id = 1")
+    assert [run.id for run in store.runs()] == [2]
+    assert store.get(1) is None

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -53,6 +54,16 @@ CREATE INDEX IF NOT EXISTS runs_digest ON runs (digest);
 
 # Clocks are set back; a page that subtracts two times must not get a negative one.
 _NEVER_BEFORE = {"started": "MAX(?, created)", "ended": "MAX(?, COALESCE(started, created))"}
+
+
+def open_store() -> "Store":
+    """This process' one store of the data folder, opened at the first call."""
+    return _shared(paths.RUNS)
+
+
+@lru_cache(maxsize=4)
+def _shared(root: Path) -> "Store":
+    return Store(root)
 
 
 @dataclass(frozen=True)
@@ -207,7 +218,7 @@ class Store:
     def _select(self, where: str, values: Sequence[Any]) -> list[Run]:
         with self._connect() as db:
             rows = db.execute(f"SELECT * FROM runs WHERE {where} ORDER BY id", tuple(values)).fetchall()
-        return [_run(row) for row in rows]
+        return [run for row in rows if (run := _run(row)) is not None]
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
@@ -220,9 +231,13 @@ class Store:
         self._db.close()
 
 
-def _run(row: sqlite3.Row) -> Run:
+def _run(row: sqlite3.Row) -> Run | None:
+    """The run of a row; None when another version of the lab wrote what this one does not know."""
     fields = dict(row)
-    for column in ("measured", "environment"):
-        fields[column] = json.loads(fields[column])
-    fields["spec"] = RunSpec.from_json(fields["spec"])
-    return Run(**fields)
+    try:
+        for column in ("measured", "environment"):
+            fields[column] = json.loads(fields[column])
+        fields["spec"] = RunSpec.from_json(fields["spec"])
+        return Run(**fields)
+    except (ValueError, TypeError, KeyError):
+        return None
