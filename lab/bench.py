@@ -17,7 +17,7 @@ from lab.charts import Frame, Line
 from lab.controls import NBSP, Settings, one_of, plain, quantity
 from lab.instruments import Choice
 from lab.measured import Row, Sweep, difference
-from lab.vega import Style
+from lab.styles import style
 from lab.watch import redraw_on_change
 
 IDLE_SECONDS = 3.0
@@ -28,9 +28,7 @@ Rows = dict[str, Row]
 Guesses = dict[str, str | None]
 
 
-def show(
-    experiment: Experiment, settings: Settings, styles: dict[str, Style], notice: Callable[[Rows], str]
-) -> None:
+def show(experiment: Experiment, settings: Settings, notice: Callable[[Rows], str]) -> None:
     """The whole bench.
 
     settings: made by the page with at least ``NAMES``, any of its own seeded before.
@@ -52,7 +50,7 @@ def show(
             said = st.empty()
     instruments.wanting(settings, choice)
     frame = chart_frame(experiment, choice.budget, sweep.of_the_chapters_text)
-    paused = _figure_title(experiment, sweep, choice, frame, styles)
+    paused = _figure_title(experiment, sweep, choice, frame)
     live = bool(sweep.unended) and not paused
 
     @st.fragment(run_every=1.0 if live else None)
@@ -61,12 +59,12 @@ def show(
         if live and not now.unended:
             st.rerun()  # the whole page: its button, its exports and this timer are about runs that ended
         said.markdown(f":small[{refused or _standing(now)}]")
-        chart = charts.perplexity_chart(frame, chart_lines(now, styles), now.progress if now.unended else 0.0)
+        chart = charts.perplexity_chart(frame, chart_lines(now), now.progress if now.unended else 0.0)
         with st.container(key="figure"):
             vega.draw(chart, key=f"{experiment.id}.chart")
         with st.container(horizontal=True, gap="medium", key="results"):
             with st.container(width=TABLE_WIDTH):
-                _table(now, choice, styles)
+                _table(now, choice)
             with st.container(width=NOTICE_WIDTH):
                 _what_to_notice(now, guesses, notice)
 
@@ -90,10 +88,10 @@ def chart_frame(experiment: Experiment, budget_name: str, chapters_text: bool) -
     )
 
 
-def chart_lines(sweep: Sweep, styles: dict[str, Style]) -> list[Line]:
+def chart_lines(sweep: Sweep) -> list[Line]:
     """One line a variant; a dashed one comes last, so that it lies on top of what it modifies."""
-    order = sorted(sweep.experiment.variants, key=lambda name: styles[name].dash != "solid")
-    return [Line(variant(name).short, styles[name], sweep.curves(name)) for name in order]
+    order = sorted(sweep.experiment.variants, key=lambda name: style(name).dash != "solid")
+    return [Line(variant(name).short, style(name), sweep.curves(name)) for name in order]
 
 
 def _sweep(experiment: Experiment, choice: Choice) -> tuple[Sweep, str | None]:
@@ -117,9 +115,7 @@ def _standing(sweep: Sweep) -> str:
     return line
 
 
-def _figure_title(
-    experiment: Experiment, sweep: Sweep, choice: Choice, frame: Frame, styles: dict[str, Style]
-) -> bool:
+def _figure_title(experiment: Experiment, sweep: Sweep, choice: Choice, frame: Frame) -> bool:
     """The line above the chart, its exports at the right. Returns whether live drawing is paused."""
     paused = False
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
@@ -129,19 +125,19 @@ def _figure_title(
         with st.popover("Export", type="tertiary"):
             export.downloads(
                 f"{experiment.id}-{choice.budget}",
-                lambda: charts.perplexity_chart(frame, chart_lines(sweep.again(), styles)),
+                lambda: charts.perplexity_chart(frame, chart_lines(sweep.again())),
                 lambda: sweep.again().table(),
             )
     return paused
 
 
-def _table(sweep: Sweep, choice: Choice, styles: dict[str, Style]) -> None:
+def _table(sweep: Sweep, choice: Choice) -> None:
     """The four columns, and below them what they hold and how far they can be compared."""
     experiment, rows = sweep.experiment, sweep.rows()
     chapters_text = sweep.of_the_chapters_text
     full = choice.budget == "chapter"
     st.table(
-        table.styled(rows, experiment.metric, styles, comparable=full, text=chapters_text),
+        table.styled(rows, experiment.metric, comparable=full, text=chapters_text),
         border="horizontal",
         hide_index=True,
     )

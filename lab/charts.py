@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.controls import quantity
-from lab.vega import COLOR, DASH, GRAY, INK, Spec, Style, chart, gutter, layer, levels, x_axis, y_axis
+from lab.styles import Style
+from lab.vega import COLOR, DASH, GRAY, INK, Spec, chart, gutter, layer, levels, x_axis, y_axis
 
 HEIGHT, PLOT_HEIGHT = 316, 255  # px; the second is what the first leaves for the curves
 LABEL_GAP = 18.0  # px between two names in the gutter

@@ -10,7 +10,7 @@ from engine import paths
 from engine.variants import Variant, variant
 from lab.chapter import Section, neighbours
 from lab.controls import plain
-from lab.vega import Style
+from lab.styles import style
 
 MEASURE = 720  # px: the length of a line of prose
 
@@ -33,19 +33,20 @@ def footer(section: Section) -> None:
                     st.page_link(neighbour.path, label=arrow.format(neighbour.title))
 
 
-def dot(style: Style) -> str:
+def dot(variant_id: str) -> str:
     """A variant's colour as Markdown: a ring for the reader's own."""
-    if style.slot == "ink":
+    slot = style(variant_id).slot
+    if slot == "ink":
         return "●"
-    return f":{'blue' if style.slot == 'sky' else style.slot}[{'○' if style.slot == 'sky' else '●'}]"
+    return f":{'blue' if slot == 'sky' else slot}[{'○' if slot == 'sky' else '●'}]"
 
 
-def sources(variants: Sequence[str], styles: dict[str, Style], label: str) -> None:
+def sources(variants: Sequence[str], label: str) -> None:
     """Each rung in an expander: what it changes, what that is said to do, and the class that does it."""
     with st.expander(label):
         for name in variants:
             rung = variant(name)
-            st.markdown(f"{dot(styles[name])} **{plain(rung.title)}**, {change(rung)}  \n{rung.claim}")
+            st.markdown(f"{dot(name)} **{plain(rung.title)}**, {change(rung)}  \n{rung.claim}")
             st.code(class_source(rung.source), language="python")
 
 

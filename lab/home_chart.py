@@ -9,21 +9,10 @@ from engine import corpus, reference
 from engine.experiments import EXPERIMENTS, ChapterValue, Experiment
 from engine.runs.store import Run
 from engine.variants import VARIANTS
+from lab.styles import style
 from lab.vega import COLOR, GRAY, INK, Spec, chart
 
 METRIC = "validation_perplexity"
-# As on the pages that measure them; a variant that is not named here is drawn in ink.
-SLOT_OF = {
-    "no-context": "gray",
-    "average": "red",
-    "average-positions": "violet",
-    "average-added": "orange",
-    "head-replaces": "red",
-    "head-added": "violet",
-    "four-heads": "blue",
-    "feed-forward": "gray",
-    "block": "green",
-}
 ROW, AXIS = 26, 38  # px
 LEGEND = {
     "printed": "**|** chapter, printed",
@@ -186,7 +175,7 @@ def _marks(rows: Sequence[Rung]) -> list[dict[str, Any]]:
         ]
         if row.chapter is not None and row.chapter.printed:
             figures.append(("printed", "chapter, printed", row.chapter.low))
-        base = {"row": i, "name": row.name, "slot": SLOT_OF.get(row.variant, "ink")}
+        base = {"row": i, "name": row.name, "slot": style(row.variant).slot}
         marks += [
             {**base, "mark": mark, "kind": kind, "value": value, "said": f"{value:,.2f}"}
             for mark, kind, value in figures

@@ -15,7 +15,6 @@ from engine.runs.store import open_store
 from engine.variants import variant
 from lab.controls import MINUS, plain, visible
 from lab.frame import dot
-from lab.vega import Style
 
 if TYPE_CHECKING:
     from engine.probes.averages import Comparison
@@ -55,14 +54,12 @@ def weights(experiment_id: str, variant_id: str) -> tuple[Path, str] | None:
     return None
 
 
-def order_blindness(
-    experiment_id: str, variants: Sequence[str], styles: dict[str, Style], first: str, second: str
-) -> None:
+def order_blindness(experiment_id: str, variants: Sequence[str], first: str, second: str) -> None:
     """Two texts through each variant: how far their averages differ, and what each says comes next."""
     with st.container(horizontal=True):
         for name in variants:
             with st.container(width=WIDTH):
-                st.markdown(f"{dot(styles[name])} **{plain(variant(name).title)}**")
+                st.markdown(f"{dot(name)} **{plain(variant(name).title)}**")
                 found = weights(experiment_id, name)
                 if found is None:
                     st.markdown(

@@ -9,7 +9,6 @@ from engine.variants import variant
 from lab.controls import NBSP, plain, quantity, signed
 from lab.frame import dot
 from lab.measured import Row
-from lab.vega import Style
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -18,9 +17,7 @@ Numbers = tuple[float | None, float | None, float | None, float | None]
 COLUMNS = ("model", "chapter", "reference", "yours", "difference")
 
 
-def styled(
-    rows: Sequence[Row], metric: str, styles: dict[str, Style], *, comparable: bool, text: bool
-) -> "Styler":
+def styled(rows: Sequence[Row], metric: str, *, comparable: bool, text: bool) -> "Styler":
     """The table for ``st.table``: real numbers in the frame, Markdown on top of them.
 
     comparable: whether yours were measured as the chapter's were, so that a difference can be judged;
@@ -34,7 +31,7 @@ def styled(
         numbers.append((row.chapter.middle if row.chapter else None, mean, row.mean, gap))
         shown.append(
             (
-                f"{dot(styles[row.variant])}{NBSP}{plain(variant(row.variant).title)}",
+                f"{dot(row.variant)}{NBSP}{plain(variant(row.variant).title)}",
                 printed(row.chapter),
                 with_spread(mean, shipped.sd(metric) if shipped else None),
                 _yours(row),

@@ -4,7 +4,6 @@ Colours are names of slots in the theme's categorical palette, and every other t
 scale, so a chart follows a change between light and dark by itself and no colour stands in the code.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 SLOTS = ("ink", "gray", "red", "orange", "green", "sky", "blue", "violet")
@@ -13,14 +12,6 @@ GUTTER = 0.32  # of the x axis' width, right of its end: values and names
 GRAY, INK = {"expr": "scale('color', 'gray')"}, {"expr": "scale('color', 'ink')"}
 
 Spec = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Style:
-    """How one variant is drawn, everywhere on its page: a slot of the palette and a dash."""
-
-    slot: str
-    dash: str = "solid"
 
 
 COLOR: Spec = {"field": "slot", "type": "nominal", "scale": {"domain": list(SLOTS)}, "legend": None}

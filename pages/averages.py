@@ -11,15 +11,9 @@ from lab.bench import Rows
 from lab.chapter import section
 from lab.controls import Settings, as_it_is, count, quantity, whole
 from lab.measured import difference
-from lab.vega import Style
+from lab.styles import style
 
 SECTION = section("averages.py")
-STYLES = {
-    "no-context": Style("gray"),
-    "average": Style("red"),
-    "average-positions": Style("violet", "dashed"),
-    "average-added": Style("orange"),
-}
 CONTEXT = AVERAGES.budgets["chapter"].context_length
 PARAGRAPH = (
     "Before the gates the soldiers stood and waited for the king, who had sworn to return by night; but the "
@@ -64,7 +58,7 @@ def order() -> None:
         )
         probing.button("Compare", settings.key("order"))
     if probing.asked(settings.key("order")):
-        probing.order_blindness(AVERAGES.id, ("average", "average-positions"), STYLES, first, second)
+        probing.order_blindness(AVERAGES.id, ("average", "average-positions"), first, second)
 
 
 def paragraph() -> None:
@@ -86,7 +80,7 @@ def paragraph() -> None:
     probing.button("Shuffle", settings.key("shuffle"), on_click=_shuffle, args=(yours, shuffled))
     if probing.asked(settings.key("shuffle")):
         one_line = (" ".join(text.split()), " ".join(other.split()))
-        probing.order_blindness(AVERAGES.id, ("average",), STYLES, *one_line)
+        probing.order_blindness(AVERAGES.id, ("average",), *one_line)
 
 
 def _shuffle(source: str, target: str) -> None:
@@ -120,7 +114,7 @@ def _dilution_chart(t: int) -> vega.Spec:
     }
     rows, ends = [], []
     for name, share in shares.items():
-        look = {"slot": STYLES[name].slot, "name": variant(name).short}
+        look = {"slot": style(name).slot, "name": variant(name).short}
         rows += [
             {**look, "t": at, "share": share[at - 1], "kind": "here" * (at == t)}
             for at in range(1, CONTEXT + 1)
@@ -150,8 +144,8 @@ frame.header(
     "The simplest way to use context is to average it. Train four small language models on Shakespeare, "
     "and see what the average is worth and what it destroys.",
 )
-bench.show(AVERAGES, settings, STYLES, notice)
-frame.sources(AVERAGES.variants, STYLES, "The code of the four models")
+bench.show(AVERAGES, settings, notice)
+frame.sources(AVERAGES.variants, "The code of the four models")
 order()
 paragraph()
 dilution()

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from engine import paths
 from lab import charts, export, vega
 from lab.charts import Curve, Frame, Line
-from lab.vega import Style
+from lab.styles import Style
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 RULES = ((59.71, False), (248.05, True), (245.91, True), (60.45, False))

@@ -634,7 +634,7 @@ def test_a_run_cancelled_in_the_last_moment_is_not_launched(store, engine, dispa
 
 
 STEP = '{"step": 40, "seconds": 2.5}\n'
-WENT = {"attempt": 1, "seconds": 3.0, "environment": {"threads": 1}}
+WENT = {"attempt": 1, "seconds": 3.0}
 DONE = {**WENT, "state": "done", "measured": {"m": 2.0}}
 DIVERGED = {**WENT, "state": "diverged", "reason": "at step 3"}
 FAILED = {**WENT, "state": "failed", "reason": "out of memory: x"}

@@ -128,8 +128,8 @@ def verdict(directory: Path, attempt: int) -> tuple[State, dict[str, Any]]:
     ended = files.read_json(directory / f"exit.{attempt}.json")
     last = files.last_record(directory)
     changes: dict[str, Any] = {"seconds": outcome.get("seconds", last.get("seconds"))}
-    if "environment" in outcome:
-        changes["environment"] = outcome["environment"]
+    if environment := files.read_json(directory / "environment.json"):
+        changes["environment"] = environment
     if outcome.get("state"):  # the trainer's last word; that its process was slow to leave is no matter
         changes |= {"reason": outcome.get("reason", ""), "measured": outcome.get("measured", {})}
         return outcome["state"], changes

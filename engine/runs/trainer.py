@@ -38,6 +38,7 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
     if text.sha256 != spec.corpus_sha256:
         raise ValueError(f"the text {spec.corpus} changed since this run was asked for.")
     here = device.probe()
+    files.write_json(directory / "environment.json", _environment(here.title))
     saved = directory / "checkpoint.safetensors"
     training = Training(
         config=spec.config,
@@ -49,14 +50,6 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
         save=lambda tensors, header: checkpoint.save(saved, tensors, header),
         stop=_StopFile(directory, attempt),
     )
-    environment = {
-        "device": here.title,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(terse=True),
-        "lab": lab_version(),
-    }
     if saved.exists():
         training.restore(*checkpoint.load(saved))
     _keep_records_up_to(directory, training.step if saved.exists() else -1)
@@ -81,7 +74,6 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
         "step": result.step,
         "seconds": result.seconds,
         "measured": result.measured,
-        "environment": environment,
     }
 
 
@@ -100,6 +92,20 @@ def _keep_records_up_to(directory: Path, step: int) -> None:
     kept = [record for record in files.records(directory) if record["step"] <= step]
     lines = "".join(json.dumps(record) + "\n" for record in kept)
     files.write_bytes(directory / "metrics.jsonl", lines.encode())
+
+
+def _environment(device_title: str) -> dict[str, Any]:
+    """What a figure depends on beside its specification."""
+    import torch
+
+    return {
+        "device": device_title,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+        "lab": lab_version(),
+    }
 
 
 def lab_version() -> str:

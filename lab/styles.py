@@ -1,0 +1,28 @@
+"""One colour a variant, the same in every curve, table and map of the lab.
+
+Grammar: gray is nothing or a control; red is what the chapter warns of; green the standard form; sky the
+reader's own; dashed a modified parent. Slots are names in the theme's categorical palette.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one variant is drawn: a slot of the palette and a dash."""
+
+    slot: str
+    dash: str = "solid"
+
+
+_STYLES = {
+    "no-context": Style("gray"),
+    "average": Style("red"),
+    "average-positions": Style("violet", "dashed"),
+    "average-added": Style("orange"),
+}
+
+
+def style(variant_id: str) -> Style:
+    """A variant's style; ink for one that has none of its own."""
+    return _STYLES.get(variant_id, Style("ink"))
