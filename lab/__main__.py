@@ -94,26 +94,27 @@ def serve(port: int) -> int:
         ],
         HERE,  # where .streamlit/config.toml lies
     )
-    # Fetches the text, makes tokens of it and times a few steps, so that no page has to wait for that.
-    prepare = subprocess.Popen(
-        [sys.executable, "-m", "engine", "prepare"], cwd=paths.ROOT, stdin=subprocess.DEVNULL
-    )
-    url, told, failure = f"http://{_shown(address)}:{port}", False, None
+    url, failure = f"http://{_shown(address)}:{port}", None
+    prepare: subprocess.Popen[bytes] | None = None
     try:
         while not asked and failure is None:
             failure = dispatcher.keep_alive() or streamlit.keep_alive()
-            if not told and _healthy(f"{url}/_stcore/health"):
-                told = True
+            if prepare is None and _healthy(f"{url}/_stcore/health"):
                 print(
                     f"Attention Lab is open at {url}. Ctrl-C ends it; runs save a checkpoint first.",
                     flush=True,
                 )
                 if _wants_browser():
                     webbrowser.open(url)
+                # Fetches the text, makes tokens of it and times a few steps, so that no page waits for that.
+                prepare = subprocess.Popen(
+                    [sys.executable, "-m", "engine", "prepare"], cwd=paths.ROOT, stdin=subprocess.DEVNULL
+                )
             time.sleep(0.1)
     finally:
-        prepare.kill()
-        prepare.wait()
+        if prepare is not None:
+            prepare.kill()
+            prepare.wait()
         dispatcher.end(8.0)
         streamlit.end(3.0)
     if failure:

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from engine import paths
+from engine.runs import files
 from engine.runs.store import Store
 
 
@@ -24,6 +25,7 @@ class Served:
     port: int
     store: Store
     log: Path
+    started: float
 
 
 def free_port():
@@ -66,19 +68,26 @@ def serve(tmp_path):
     if text.exists():
         (tmp_path / "home" / "data" / text.name).write_bytes(text.read_bytes())
     log = (tmp_path / "log").open("w")
+    started = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "lab"], cwd=tmp_path, env=environment, stdout=log, stderr=log
     )
     try:
         until(lambda: healthy(port), 60, lambda: (tmp_path / "log").read_text())
         store = Store(tmp_path / "home" / "checkpoints" / "runs")
-        yield Served(process, port, store, tmp_path / "log")
+        yield Served(process, port, store, tmp_path / "log", started)
     finally:
-        for child in (
-            [*psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []
-        ):
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
+        if process.poll() is None:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                kill(child.pid)
         process.kill()
         process.wait()
         log.close()
+        for pids in (tmp_path / "home").rglob("pid.*.json"):  # supervisors that outlived their dispatcher
+            kill((files.read_json(pids) or {}).get("supervisor"))
+
+
+def kill(pid):
+    if pid is not None:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).kill()

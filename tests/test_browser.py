@@ -9,6 +9,7 @@ import shutil
 import time
 from contextlib import contextmanager
 
+import psutil
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
@@ -129,6 +130,54 @@ def test_quick_budget_from_the_first_click_to_the_table(lab):
         assert time.monotonic() - began < 20
         assert page.foreign == []
         assert page.errors == []
+
+
+def server(lab):
+    """Streamlit's process."""
+    children = psutil.Process(lab.process.pid).children()
+    return next(child for child in children if "streamlit" in " ".join(child.cmdline()))
+
+
+def loads_torch(process):
+    return any("libtorch" in mapped.path for mapped in process.memory_maps())
+
+
+def test_the_server_stays_small_and_loads_torch_only_when_a_probe_is_asked_for(lab):
+    port = lab.port
+    with browser() as opened:
+        page = new_page(opened, port)
+        for path in ("runs", "averages"):
+            page.goto(f"http://localhost:{port}/{path}")
+            expect(page.locator("h1")).to_be_visible(timeout=30 * SECOND)
+        expect(page.get_by_test_id("stTable").first).to_be_visible(timeout=30 * SECOND)
+        page.get_by_role("radio", name="Chapter").click()
+        expect(page).to_have_url(re.compile("budget=chapter"), timeout=20 * SECOND)
+        process = server(lab)
+        assert not loads_torch(process)
+        assert process.memory_info().rss < 250e6
+
+        page.get_by_role("button", name="Compare").click()
+        said = page.get_by_text(re.compile("The two averages differ by at most"))
+        expect(said.first).to_be_visible(timeout=60 * SECOND)
+        page.get_by_role("button", name="Shuffle").click()
+        expect(said).to_have_count(3, timeout=30 * SECOND)
+        assert loads_torch(process)
+        for path in ("", "runs", "averages"):
+            page.goto(f"http://localhost:{port}/{path}")
+            expect(page.locator("h1")).to_be_visible(timeout=30 * SECOND)
+        assert process.memory_info().rss < 600e6
+        assert page.errors == []
+
+
+def test_the_first_page_is_there_within_five_seconds(tmp_path):
+    """Warm: the second start of two, with a browser that is open already."""
+    with browser() as opened:
+        for turn in ("cold", "warm"):
+            with serve(tmp_path / turn) as served:
+                page = new_page(opened, served.port)
+                expect(page.get_by_text("What each part buys").first).to_be_visible(timeout=30 * SECOND)
+                taken = time.monotonic() - served.started
+        assert taken < 5.0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
