@@ -8,7 +8,10 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 
 def main(mode: str, directory: Path, attempt: int) -> int:
@@ -35,11 +38,50 @@ def main(mode: str, directory: Path, attempt: int) -> int:
             child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
             (directory / "grandchild").write_text(str(child.pid))
             time.sleep(3600)
+        case "counter":
+            return _count(directory, attempt)
         case "quick":
             outcome = {"state": "done", "reason": "", "measured": {"accuracy": 1.0}, "attempt": attempt}
             (directory / "outcome.json").write_text(json.dumps(outcome))
         case _:
             return _real(mode, directory, attempt)
+    return 0
+
+
+def _count(directory: Path, attempt: int) -> int:
+    """A whole trainer without the training: counts to 40, saves every 5, resumes, stops when asked.
+
+    It also looks for a second trainer of the same run, which there must never be.
+    """
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from engine.runs import files, trainer
+
+    trainer._end_with_supervisor()
+    alone = trainer.writer_lock(directory)
+    alone.acquire()
+    owner = directory / "owner"
+    with suppress(OSError, ValueError, psutil.NoSuchProcess):
+        if psutil.Process(int(owner.read_text())).status() != psutil.STATUS_ZOMBIE:
+            (directory / "violation").write_text(f"attempt {attempt} beside {owner.read_text()}")
+    owner.write_text(str(os.getpid()))
+    step = (files.read_json(directory / "checkpoint.json") or {"step": 0})["step"]
+    trainer._keep_records_up_to(directory, step)
+    state = "done"
+    with (directory / "metrics.jsonl").open("a", buffering=1) as out:
+        while step < 40:
+            if word := files.stop_requested(directory, attempt):
+                state = "interrupted" if word == "stop" else "cancelled"
+                break
+            time.sleep(0.01)
+            step += 1
+            out.write(json.dumps({"step": step}) + "\n")
+            if step % 5 == 0:
+                files.write_json(directory / "checkpoint.json", {"step": step})
+    files.write_json(directory / "checkpoint.json", {"step": step})
+    owner.unlink()
+    files.write_json(
+        directory / "outcome.json", {"state": state, "reason": f"{state} at {step}", "attempt": attempt}
+    )
     return 0
 
 

@@ -76,13 +76,15 @@ class Dispatcher:
             return
         queued = self.store.runs(states=("queued",))
         busy = Counter(run.user for run in active)
+        served = self.store.last_started()  # of two with as many runs, who waited longer goes first
         for slot in free:
             if not queued:
                 return
-            run = min(queued, key=lambda run: (busy[run.user], run.id))
+            run = min(queued, key=lambda run: (busy[run.user], served.get(run.user, 0.0), run.id))
             queued.remove(run)
             if self._start(run, slot):
                 busy[run.user] += 1
+                served[run.user] = time.time()
 
     def stop_runs(self, timeout: float = 4.0) -> None:
         """Ask every active run to save and end, and record that they did."""

@@ -207,6 +207,12 @@ class Store:
             shutil.rmtree(self.directory(run_id))
         return True
 
+    def last_started(self) -> dict[str, float]:
+        """When each user's newest run was started; users without one are not in it."""
+        with self._connect() as db:
+            rows = db.execute("SELECT user, MAX(started) FROM runs WHERE started IS NOT NULL GROUP BY user")
+            return dict(rows.fetchall())
+
     def queue_position(self, run_id: int) -> int:
         """How many queued runs are older than this one. (Fair turns may start it sooner.)"""
         with self._connect() as db:

@@ -121,6 +121,8 @@ def _exit_reason(code: int, name: str | None) -> str:
         return "the trainer was killed from outside (SIGKILL)"
     if name is not None:
         return f"the trainer was ended by {name}"
+    if code == 4:
+        return "an earlier attempt of this run still writes; wait a moment, then resume"
     return "" if code == 0 else f"the trainer exited with code {code}"
 
 

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from engine.runs import files
 from engine.runs.spec import RunSpec
 from engine.runs.supervise import plain_os_error
@@ -75,6 +77,14 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
         "seconds": result.seconds,
         "measured": result.measured,
     }
+
+
+def writer_lock(directory: Path) -> FileLock:
+    """The lock of the one trainer that may write into a run's folder; the system frees it at any death.
+
+    When a supervisor is killed, its run may be resumed a moment before its trainer has noticed.
+    """
+    return FileLock(directory / "writer.lock", timeout=10, poll_interval=0.02)
 
 
 class _StopFile:
@@ -140,6 +150,12 @@ def main(arguments: list[str]) -> int:
     """Run one attempt; the exit code is 0 when training ended in a way that has a label."""
     directory, attempt = Path(arguments[0]), int(arguments[1])
     _end_with_supervisor()
+    alone = writer_lock(directory)  # kept in a name: a lock that is forgotten is let go
+    try:
+        alone.acquire()
+    except Timeout:
+        print("an earlier attempt of this run still writes here", file=sys.stderr)
+        return 4
     try:
         outcome, trace = run(directory, attempt), ""
     except BaseException as error:
