@@ -5,6 +5,7 @@ costs a tick nothing. What was read is shared by all sessions.
 """
 
 import json
+import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import streamlit as st
 
 from engine.experiments import EXPERIMENTS
 from engine.runs import files
-from engine.runs.store import ACTIVE, ENDED, Run, State, Store
+from engine.runs.store import ACTIVE, ENDED, Run, State, Store, open_store
 from engine.variants import VARIANTS
-from lab.controls import about, duration
+from lab.controls import about, duration, plain
 
 # As people read them: "starting" is a running run that has not trained yet.
 SHOWN_STATES: tuple[State, ...] = (
@@ -53,14 +55,24 @@ def metric(run: Run) -> str:
     return known.metric if known else "validation_perplexity"
 
 
-def all_runs(store: Store) -> list[Run]:
-    """Every run, oldest first; the ledger is read only when it changed."""
-    return _runs_at(store.root, ledger_stamp(store))
+def opened() -> tuple[Store, object, list[Run]]:
+    """The store, its ledger's stamp and every run, oldest first; the ledger is read only when it changed.
+
+    Where it cannot be read the page says so and ends.
+    """
+    try:
+        store = open_store()
+        stamp = ledger_stamp(store)
+        return store, stamp, _runs_at(store, stamp)
+    except (sqlite3.Error, OSError) as error:
+        why = plain(str(error))
+        st.markdown(f":red[The list of runs cannot be read: {why}. Free some space, then reload.]")
+        st.stop()
 
 
 @lru_cache(maxsize=2)
-def _runs_at(root: Path, stamp: object) -> list[Run]:  # noqa: ARG001 - a changed ledger is another entry
-    return Store(root).runs()
+def _runs_at(store: Store, stamp: object) -> list[Run]:  # noqa: ARG001 - a changed ledger is another entry
+    return store.runs()
 
 
 def ledger_stamp(store: Store) -> tuple[Stamp, Stamp]:

@@ -1,14 +1,12 @@
 """Home: the whole ladder at a glance, this machine, and the chapter's map."""
 
-import sqlite3
-
 import pandas as pd
 import streamlit as st
 
 from engine import corpus
 from engine.experiments import AVERAGES
 from engine.runs import dispatcher
-from engine.runs.store import ACTIVE, open_store
+from engine.runs.store import ACTIVE
 from lab import home_chart, home_state, runs_view
 from lab.chapter import SECTIONS, section
 from lab.controls import plain
@@ -26,13 +24,7 @@ with st.container(key="head"):
         "that argument on your own machine, and set your numbers beside the chapter’s.",
         width=MEASURE,
     )
-try:
-    store = open_store()
-    ledger = runs_view.ledger_stamp(store)
-    runs = runs_view.all_runs(store)
-except (sqlite3.Error, OSError) as error:
-    st.markdown(f":red[The list of runs cannot be read: {plain(str(error))}. Free some space, then reload.]")
-    st.stop()
+store, ledger, runs = runs_view.opened()
 is_served = dispatcher.running(store.root)
 active = [run.id for run in runs if run.state in ACTIVE]
 drawn = (ledger, runs_view.records_stamp(store, active), is_served)

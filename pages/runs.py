@@ -1,15 +1,13 @@
 """Every run: state, progress, reason; cancel, resume, delete; the card that lets others repeat it."""
 
-import sqlite3
-
 import streamlit as st
 
 from engine.experiments import EXPERIMENTS
 from engine.runs import dispatcher
-from engine.runs.store import ACTIVE, open_store
+from engine.runs.store import ACTIVE
 from lab import run_panel, runs_table, runs_view
 from lab.chapter import section
-from lab.controls import Settings, one_of, plain
+from lab.controls import Settings, one_of
 from lab.watch import redraw_on_change
 
 ROWS = "runs.rows"
@@ -20,13 +18,7 @@ ALL = "all"
 with st.container(key="head"):
     st.title("Runs", anchor=False)
     said = st.container(gap=None)
-try:
-    store = open_store()
-    ledger = runs_view.ledger_stamp(store)
-    runs = runs_view.all_runs(store)
-except (sqlite3.Error, OSError) as error:
-    st.markdown(f":red[The list of runs cannot be read: {plain(str(error))}. Free some space, then reload.]")
-    st.stop()
+store, ledger, runs = runs_view.opened()
 
 settings = Settings("runs", ("run", "search", "state", "experiment"))
 ids = {run.id for run in runs}

@@ -242,16 +242,16 @@ def test_what_users_wrote_appears_character_for_character(store):
 
 def test_another_sessions_run_is_seen_and_the_ledger_read_only_when_it_changed(store):
     first = add(store)
-    assert [run.id for run in runs_view.all_runs(store)] == [first]
-    assert runs_view.all_runs(store) is runs_view.all_runs(store)
+    assert [run.id for run in runs_view.opened()[2]] == [first]
+    assert runs_view.opened()[2] is runs_view.opened()[2]
     before = runs_view.ledger_stamp(store)
     Store().runs()
     Store().queue_position(first)
     assert runs_view.ledger_stamp(store) == before, "reading is no change"
     second = add(Store())
-    assert [run.id for run in runs_view.all_runs(store)] == [first, second]
+    assert [run.id for run in runs_view.opened()[2]] == [first, second]
     store.cancel(first)
-    assert runs_view.all_runs(store)[0].state == "cancelled"
+    assert runs_view.opened()[2][0].state == "cancelled"
 
 
 def test_with_many_runs_only_the_newest_are_read(store, monkeypatch):
