@@ -101,6 +101,9 @@ class Training:
         else:
             self._save()
             self.result = Result("done", self.step, measured=measured)
+            if measured["validation_perplexity"] is None:  # the last step went where no evaluation had been
+                self.result.state = "diverged"
+                self.result.reason = f"diverged at step {self.step:,}: held-out perplexity is no number"
         self.result.seconds = self.seconds
 
     @property

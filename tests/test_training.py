@@ -140,6 +140,17 @@ def test_nan_is_found_at_its_step():
     assert run.result.reason == "diverged at step 13: loss is NaN"
 
 
+def test_a_model_that_is_lost_at_the_last_step_did_diverge():
+    run = training()
+    whole = run.model.forward
+    run.model.forward = lambda ids: whole(ids) * (1.0 if run.model.training or run.step < 30 else 1e30)
+    records = list(run.records())
+    assert run.result is not None
+    assert (run.result.state, run.result.step) == ("diverged", 30)
+    assert run.result.measured["validation_perplexity"] is None
+    json.dumps(records, allow_nan=False)
+
+
 def test_records_say_what_was_measured():
     records = list(training().records())
     assert [r["step"] for r in records] == [0, 10, 20, 30]
