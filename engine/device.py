@@ -53,6 +53,8 @@ def _cached(path: Path) -> dict[str, Any] | None:
 
 
 def _ask() -> dict[str, Any]:
+    if "torch" in sys.modules:  # a trainer: it need not start another process to ask
+        return asdict(probe())
     asked = subprocess.run(
         [sys.executable, "-m", "engine.device"], cwd=paths.ROOT, capture_output=True, text=True, check=False
     )

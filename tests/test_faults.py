@@ -176,7 +176,7 @@ def test_the_memory_cap_ends_a_hog(lab):
 
 def test_cooperative_cancel_within_a_second_keeps_the_checkpoint(lab):
     here = lab("real")
-    (run,) = here.submit(spec())
+    (run,) = here.submit(spec(checkpoint_every=10_000))
     here.until(lambda: here.step(run) >= 10, 40)
     here.store.cancel(run)
     assert here.until(lambda: here.state(run) == "cancelled", 5) < 1.0

@@ -59,10 +59,10 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
     with (directory / "metrics.jsonl").open("a", encoding="utf-8", buffering=1) as out:
         for record in training.records():
             out.write(json.dumps(record, allow_nan=False) + "\n")
-    if training.step - first >= SPEED_STEPS:
-        estimates.remember(spec, (time.monotonic() - began) / (training.step - first))
     result = training.result
     assert result is not None
+    if result.state == "done" and training.step - first >= SPEED_STEPS:
+        estimates.remember(spec, (time.monotonic() - began) / (training.step - first))
     state: str = result.state
     reason = result.reason
     if state == "stopped":
