@@ -64,7 +64,7 @@ def serve(tmp_path):
         "PYTHONPATH": str(paths.ROOT),
     }
     text = paths.ROOT / "data" / "tinyshakespeare.txt"
-    (tmp_path / "home" / "data").mkdir(parents=True)
+    (tmp_path / "home" / "data").mkdir(parents=True, exist_ok=True)
     if text.exists():
         (tmp_path / "home" / "data" / text.name).write_bytes(text.read_bytes())
     log = (tmp_path / "log").open("w")
