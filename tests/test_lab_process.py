@@ -72,6 +72,14 @@ def test_parts_are_killed_and_training_goes_on_then_ctrl_c_saves_and_ends_all(la
     before = step()
     until(lambda: step() > before, 30, "training stopped with the dispatcher")
     until(lambda: child(process, "engine.runs.dispatcher"), 10, "no new dispatcher")
+
+    for who, ended in (("supervisor", "interrupted"), ("trainer", "failed")):
+        run = store.get(1)
+        os.kill(files.read_json(folder / f"pid.{run.attempt}.json")[who], signal.SIGKILL)
+        until(lambda ended=ended: state() == ended, 10, lambda: store.runs())
+        assert store.resume(1)
+        before = step()
+        until(lambda before=before: step() > before, 60, lambda: log.read_text())
     health.stop.set()
     health.join()
     assert health.asked > 3
