@@ -1,7 +1,7 @@
 """How long a run will take on this device, from what was timed here before. Imports no torch.
 
-Times lie in ``data/cache/speed.json``: seconds a training step and an evaluation take, by configuration,
-batch, context and device. ``calibrate`` fills it with a few timed steps; every finished run improves it.
+Times lie in ``data/cache/speed.json``: seconds a token takes, by configuration and device; a budget's tokens
+and evaluations make a duration of it. ``calibrate`` times a few steps; every finished run improves it.
 """
 
 import time
@@ -21,11 +21,11 @@ WARM_UP_STEPS, TIMED_STEPS = 2, 4
 
 
 def run_seconds(spec: RunSpec) -> float | None:
-    """Expected duration of one run in seconds, or None when nothing like it was timed here."""
-    step_seconds = _known().get(key(spec))
-    if not isinstance(step_seconds, float):
+    """Expected duration of one run in seconds, or None when its model was never timed here."""
+    token_seconds = _known().get(key(spec))
+    if not isinstance(token_seconds, float):
         return None
-    return START_SECONDS + spec.budget.steps * step_seconds
+    return START_SECONDS + spec.budget.steps * token_seconds * _tokens_a_step(spec.budget)
 
 
 def sweep_seconds(specs: Sequence[RunSpec]) -> float | None:
@@ -42,11 +42,11 @@ def sweep_seconds(specs: Sequence[RunSpec]) -> float | None:
 
 
 def remember(spec: RunSpec, step_seconds: float) -> None:
-    """Keep what a step of such a run took, everything included."""
+    """Keep what a step of such a run took, its share of the evaluations included."""
     path = _path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
-        files.write_json(path, {**_known(), key(spec): round(step_seconds, 6)})
+        files.write_json(path, {**_known(), key(spec): step_seconds / _tokens_a_step(spec.budget)})
 
 
 def calibrate(specs: Iterable[RunSpec]) -> None:
@@ -73,7 +73,13 @@ def calibrate(specs: Iterable[RunSpec]) -> None:
         began = time.perf_counter()
         for _ in range(TIMED_STEPS):
             training.advance().item()
-        remember(spec, (time.perf_counter() - began) / TIMED_STEPS * (1 + _evaluation_share(spec.budget)))
+        step_seconds = (time.perf_counter() - began) / TIMED_STEPS
+        remember(spec, step_seconds * (1 + _evaluation_share(spec.budget)))
+
+
+def _tokens_a_step(budget: Budget) -> float:
+    """Tokens trained on, and as much as the evaluations weigh."""
+    return budget.batch_size * budget.context_length * (1 + _evaluation_share(budget))
 
 
 def _evaluation_share(budget: Budget) -> float:
@@ -82,12 +88,9 @@ def _evaluation_share(budget: Budget) -> float:
 
 
 def key(spec: RunSpec) -> str:
-    """Names a speed: what decides how long a step takes."""
-    budget = {name: value for name, value in spec.budget.to_dict().items() if name != "learning_rate"}
+    """Names a speed: the model, the device, and how many runs share it."""
     here = device.describe()
-    return digest(
-        {"config": spec.config.to_dict(), "budget": budget, "device": here.title, "slots": default_slots()}
-    )
+    return digest({"config": spec.config.changes(), "device": here.title, "slots": default_slots()})
 
 
 def _path() -> Path:

@@ -5,13 +5,18 @@ Shapes: B windows, T context_length, V vocabulary.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from engine.models.mixers import CausalSelfAttention
+from engine.models.transformer import Transformer
+
 # A batch of evaluation costs about as much memory as a training step's forward pass.
 TOKENS_A_BATCH = 8192
+FROZEN = 0.99  # the weight above which a row no longer learns where to look; the chapter's threshold
 
 
 class Stopped(Exception):
@@ -49,6 +54,56 @@ def mean_loss(model: nn.Module, batch: Tensor, stop: Callable[[], object] = lamb
     finally:
         model.train(training)
     return total / batch[:, 1:].numel()
+
+
+@dataclass(frozen=True)
+class AttentionStatistics:
+    """What the scores of a model look like on some windows, over all heads and attention layers.
+
+    score_std: standard deviation of the scores that the mask leaves, scaled as the model scales them.
+    entropy_nats: mean entropy of a row of weights; exp of it is the number of effective tokens.
+    frozen_share: share of rows that put more than 0.99 on one token.
+    Rows of the first position are left out: they have nothing to choose.
+    """
+
+    score_std: float
+    entropy_nats: float
+    frozen_share: float
+
+
+@torch.inference_mode()
+def attention_statistics(model: Transformer, ids: Tensor) -> AttentionStatistics | None:
+    """Statistics of the attention on these windows, in eval mode; None where there is none to look at.
+
+    shape: (B, T) token ids
+    Source: chapter, "why divide by sqrt(d_k)".
+    """
+    mixers = [module for module in model.modules() if isinstance(module, CausalSelfAttention)]
+    T = ids.shape[1]  # noqa: N806 - the field's name
+    if not mixers or T < 2:
+        return None
+    inputs: list[Tensor] = []
+    hooks = [
+        mixer.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0])) for mixer in mixers
+    ]
+    training = model.training
+    model.eval()
+    try:
+        model.residual(ids)
+    finally:
+        model.train(training)
+        for hook in hooks:
+            hook.remove()
+    looks = list(zip(mixers, inputs, strict=True))
+    seen = torch.ones(T, T, dtype=torch.bool, device=ids.device)
+    seen = (seen.tril() if mixers[0].causal else seen)[1:]
+    scores = torch.stack([mixer.scores(x)[:, :, 1:] for mixer, x in looks])
+    weights = torch.stack([mixer.attention_weights(x)[:, :, 1:] for mixer, x in looks])
+    return AttentionStatistics(
+        score_std=scores[..., seen].std().item(),
+        entropy_nats=-torch.special.xlogy(weights, weights).sum(dim=-1).mean().item(),
+        frozen_share=(weights.amax(dim=-1) > FROZEN).float().mean().item(),
+    )
 
 
 def perplexity(loss_nats: float) -> float | None:

@@ -3,7 +3,7 @@
 Read by the pages, the command line and the tests. Imports no torch.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 BudgetName = Literal["quick", "chapter"]
@@ -46,6 +46,11 @@ class Budget:
         """The fields as plain JSON values."""
         return asdict(self)
 
+    def decisive(self) -> dict[str, Any]:
+        """The fields that decide what is measured; how often it is looked at does not."""
+        watched = ("evaluate_every", "checkpoint_every")
+        return {name: value for name, value in self.to_dict().items() if name not in watched}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChapterValue:
@@ -76,6 +81,7 @@ class Experiment:
 
     shows, hides: which of its claims the quick budget already shows, and which it cannot.
     chapter: the chapter's figures by (variant, metric).
+    own_budgets: chapter budgets of variants that the chapter trained for another time than the rest.
     """
 
     id: str
@@ -89,12 +95,15 @@ class Experiment:
     chapter: dict[tuple[str, str], ChapterValue]
     shows: str
     hides: str
+    own_budgets: dict[str, Budget] = field(default_factory=dict)
 
-    def budget(self, name: str) -> Budget:
-        """The budget of that name.
+    def budget(self, name: str, variant_id: str | None = None) -> Budget:
+        """The budget of that name, for a variant that may have one of its own.
 
         Raises ValueError: when there is none.
         """
+        if name == "chapter" and variant_id in self.own_budgets:
+            return self.own_budgets[variant_id]
         for known, budget in self.budgets.items():
             if known == name:
                 return budget
@@ -132,7 +141,121 @@ AVERAGES = Experiment(
     hides="the 2 points that positions buy, and the distance between no context and the added average",
 )
 
-EXPERIMENTS: dict[str, Experiment] = {AVERAGES.id: AVERAGES}
+_SCALING_QUICK = Budget(steps=80, batch_size=8, learning_rate=1e-2, evaluate_every=20, checkpoint_every=80)
+_SCALING = Budget(steps=1500, batch_size=32)
+_IN_SCALING = replace(_PRINTED, where="Why divide by the square root of d_k")
+
+SCALING = Experiment(
+    id="scaling-training",
+    title="Why √d_k",
+    question="What collapses when the score is not divided?",
+    variants=tuple(f"{kind}-{width}" for width in (32, 128, 256, 1024) for kind in ("divided", "undivided")),
+    budgets={"quick": _SCALING_QUICK, "chapter": _SCALING},
+    own_budgets={"divided-32": CHAPTER_BUDGET, "undivided-32": CHAPTER_BUDGET},
+    seeds=(0, 1),
+    metric="validation_perplexity",
+    unit="held-out perplexity",
+    chapter={
+        ("undivided-1024", "score_std"): replace(_IN_SCALING, low=5147, high=5147),
+        ("divided-1024", "score_std"): replace(_IN_SCALING, low=3.44, high=3.44),
+        ("undivided-1024", "frozen_share"): replace(_IN_SCALING, low=0.999, high=0.999),
+        ("undivided-256", "perplexity_gap"): replace(_IN_SCALING, low=18, high=18, tolerance=0.5),
+        ("undivided-1024", "perplexity_gap"): replace(_IN_SCALING, low=17, high=17, tolerance=0.5),
+    },
+    shows="at d_k 1024 the undivided head’s scores run away and nearly every row freezes",
+    hides="what the division is worth in perplexity, and that a narrow head does not need it",
+)
+
+SCALING_LONG = replace(
+    SCALING,
+    id="scaling-training-long",
+    title="Why √d_k, narrow heads",
+    question="Does a narrow head need the division?",
+    variants=("divided-32", "undivided-32", "divided-128-block", "undivided-128-block"),
+    budgets={"quick": _SCALING_QUICK, "chapter": CHAPTER_BUDGET},
+    own_budgets={},
+    chapter={
+        ("undivided-32", "perplexity_gap"): replace(
+            _IN_SCALING, low=-1, high=0, printed=False, conditions="“slightly ahead” without the division"
+        )
+    },
+)
+
+SCALES = replace(
+    SCALING,
+    id="scaling-scales",
+    title="Other scales",
+    question="What else keeps a wide head soft?",
+    variants=("divided-1024", "undivided-1024", "by-width-1024", "learned-scale-1024", "qk-norm-1024"),
+    own_budgets={},
+    chapter={},
+    shows="which scales let the scores run away",
+    hides="what each is worth in perplexity",
+)
+
+# Variance and standard deviation of q.k over 20,000 pairs, by width: seed 0, q before k, widths in order.
+SCORE_VARIANCE: dict[int, tuple[float, float]] = {
+    4: (3.975, 1.994),
+    16: (16.071, 4.009),
+    64: (64.249, 8.016),
+    256: (253.065, 15.908),
+    1024: (1015.562, 31.868),
+}
+# Of 2,000 rows of 64 random scores.
+FROZEN_AT_1024 = replace(_IN_SCALING, low=0.7, high=0.7, tolerance=0.03 / 0.7, conditions="seven in ten")
+DIVIDED_TRACE = replace(
+    _IN_SCALING,
+    low=0.96,
+    high=0.96,
+    tolerance=0.01 / 0.96,
+    printed=False,
+    conditions="that 0.96 is the trace of the softmax’ Jacobian is inferred",
+)
+
+# Starts from runs of SCALING, so neither a command nor a reference makes it by itself; see ``launch.rescue``.
+RESCUE = replace(
+    SCALING,
+    id="scaling-rescue",
+    title="The failed rescue",
+    question="Does a collapsed head recover once the division is put back?",
+    variants=tuple(
+        name
+        for name in dict.fromkeys((*SCALING.variants, *SCALING_LONG.variants))
+        if name.startswith("divided")
+    ),
+    own_budgets={},
+    chapter={},
+    shows="where the scores go in the first steps after the division is put back",
+    hides="whether the head catches up with one that was divided from the start",
+)
+
+MASK = replace(
+    AVERAGES,
+    id="mask",
+    title="Mask and softmax",
+    question="What does the mask keep out?",
+    variants=("one-head", "unmasked"),
+    seeds=(0, 1),
+    chapter={},
+    shows="the unmasked head’s perplexity falls far below the honest one’s",
+    hides="how far it falls in the end, which would mean as little",
+)
+
+QKV = replace(
+    AVERAGES,
+    id="query-key-value",
+    title="Query, key, value",
+    question="Why does matching need two projections, and copying a third?",
+    variants=("average-added-positions", "matrix", "raw", "query-key", "one-head"),
+    seeds=(0, 1),
+    chapter={},
+    shows="raw scores are no better than equal weights",
+    hides="what W_Q, W_K and W_V are worth once trained",
+)
+
+EXPERIMENTS: dict[str, Experiment] = {
+    known.id: known for known in (AVERAGES, MASK, QKV, SCALING, SCALING_LONG, SCALES)
+}
 
 
 def experiment(experiment_id: str) -> Experiment:

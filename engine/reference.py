@@ -22,7 +22,10 @@ from engine.runs.store import Run, Store
 from engine.variants import variant
 
 # What pages look into; their weights are shipped.
-WEIGHTS = {"averages": ("average", "average-positions", "average-added")}
+WEIGHTS = {
+    "averages": ("average", "average-positions", "average-added"),
+    "query-key-value": ("one-head",),
+}
 VOUCHED_STEPS = 20
 VOUCHED_TOLERANCE = 1e-3  # nats: other processors add in another order
 

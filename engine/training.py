@@ -15,12 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine import checkpoint
-from engine.evaluation import Stopped, mean_loss, perplexity, windows
+from engine.evaluation import Stopped, attention_statistics, mean_loss, perplexity, windows
 from engine.experiments import Budget
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 
 RECORD_EVERY = 10  # steps; also how often the device is asked for its losses
+PROBE_WINDOWS = 16  # held-out windows, spread evenly, on which attention is looked at
 DIVERGED_NATS = 100.0  # a uniform guess over a million words costs 14; nothing returns from here
 
 Record = dict[str, float | int | None]
@@ -69,6 +70,7 @@ class Training:
         self.evaluated: Record = {}  # at the newest evaluation of this process
         self.train_ids = self.train_ids.to(self.device)
         self.held_out = windows(self.held_out_ids.to(self.device), self.budget.context_length)
+        self.probe = self.held_out[:: max(1, len(self.held_out) // PROBE_WINDOWS)][:PROBE_WINDOWS, :-1]
         longest = len(self.train_ids) - self.budget.context_length
         if longest < 1:
             raise ValueError(
@@ -138,19 +140,27 @@ class Training:
             if self.stop():
                 raise Stopped
             losses.append(self.advance())
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         values = torch.stack(losses).tolist()  # the one wait for the device
         elapsed = time.monotonic() - began
         tokens = len(values) * self.budget.batch_size * self.budget.context_length
         record: Record = {
             "loss_nats": finite(sum(values) / len(values)),
-            "grad_norm": finite(norm.item()),
+            **self._gradient_norms(),
             "tokens_per_s": round(tokens / max(elapsed, 1e-9)),
         }
         for offset, value in enumerate(values, start=1):
             if not value <= DIVERGED_NATS:  # true for NaN as well
                 return self._diverge(first + offset, value, record)
         return self._record({**record, **(self._evaluate() if self._evaluation_is_due() else {})})
+
+    def _gradient_norms(self) -> Record:
+        """Of the newest step: over all parameters, and over the query projections where there are some."""
+        gradients = {name: p.grad for name, p in self.model.named_parameters() if p.grad is not None}
+        chosen = {"grad_norm": list(gradients.values())}
+        if queries := [grad for name, grad in gradients.items() if name.endswith("W_Q.weight")]:
+            chosen["grad_norm_W_Q"] = queries
+        norms = {name: torch.nn.utils.get_total_norm(group) for name, group in chosen.items()}
+        return {name: finite(norm.item()) for name, norm in norms.items()}
 
     def _diverge(self, step: int, loss: float, record: Record) -> Record:
         what = f"loss is {loss:.3g} nats" if math.isfinite(loss) else f"loss is {_name(loss)}"
@@ -170,6 +180,9 @@ class Training:
     def _evaluate(self) -> Record:
         loss = mean_loss(self.model, self.held_out, self.stop)
         self.evaluated = {"validation_loss_nats": finite(loss), "validation_perplexity": perplexity(loss)}
+        attention = attention_statistics(self.model, self.probe)
+        if attention is not None:
+            self.evaluated |= {name: finite(value) for name, value in vars(attention).items()}
         return self.evaluated
 
     def _final_figures(self) -> dict[str, float | None]:
@@ -179,7 +192,7 @@ class Training:
         evaluated = self.evaluated or self._evaluate()
         train_loss = mean_loss(self.model, train[chosen.to(self.device)], self.stop)
         return {
-            "validation_perplexity": evaluated["validation_perplexity"],
+            **{name: value for name, value in evaluated.items() if name != "validation_loss_nats"},
             "train_perplexity": perplexity(train_loss),
         }
 

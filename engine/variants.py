@@ -37,6 +37,50 @@ class Variant:
         return replace(VARIANTS[self.parent].config, **self.change)
 
 
+def _of_width(width: int) -> Variant:
+    return Variant(
+        id=f"divided-{width}",
+        title=f"divided, d_k {width}",
+        short=f"divided, {width}",
+        parent="divided-128",
+        change={"d_head": width},
+        claim="Divided by the square root of its width, a head stays soft at any width.",
+        source="mixers.CausalSelfAttention",
+    )
+
+
+def _undivided(width: str) -> Variant:
+    name = width.replace("-", ", ")
+    return Variant(
+        id=f"undivided-{width}",
+        title=f"undivided, d_k {name}",
+        short=f"undivided, {width.removesuffix('-block')}",
+        parent=f"divided-{width}",
+        change={"score_scale": "none"},
+        claim="Without the division the scores of a wide head are large from the start, and grow.",
+        source="mixers.CausalSelfAttention",
+    )
+
+
+def _rescaled(variant_id: str, scale: str, name: str, claim: str) -> Variant:
+    return Variant(
+        id=variant_id,
+        title=f"{name}, d_k 1024",
+        short=name,
+        parent="divided-1024",
+        change={"score_scale": scale},
+        claim=claim,
+        source="mixers.CausalSelfAttention",
+    )
+
+
+# What readers ask next: other ways to keep the scores of a wide head in hand.
+_SCALES = (
+    ("by-width-1024", "width", "divided by d", "Dividing by the width itself begins nearly uniform."),
+    ("learned-scale-1024", "learned", "learned scale", "One learned number a head, begun at the usual one."),
+    ("qk-norm-1024", "qk-norm", "QK-norm", "Queries and keys of one length: the scores cannot run away."),
+)
+
 VARIANTS: dict[str, Variant] = {
     variant.id: variant
     for variant in (
@@ -76,6 +120,108 @@ VARIANTS: dict[str, Variant] = {
             claim="Keeping the token repairs the damage, and shows that equal weights add nothing.",
             source="block.Add",
         ),
+        Variant(
+            id="average-added-positions",
+            title="average added, with positions",
+            short="equal weights",
+            parent="average-added",
+            change={"positions": "learned"},
+            claim="The control for what attention gets to see: positions, but equal weights.",
+            source="positions.LearnedPositions",
+        ),
+        Variant(
+            id="one-head",
+            title="one head added, with positions",
+            short="one head",
+            parent="average-added-positions",
+            change={"mixer": "attention"},
+            claim="Weights that depend on both tokens, in place of equal ones.",
+            source="mixers.CausalSelfAttention",
+        ),
+        Variant(
+            id="matrix",
+            title="one learned matrix added",
+            short="learned matrix",
+            parent="average-added-positions",
+            change={"mixer": "matrix"},
+            claim="Learned weights, the same for every sentence: “four tokens back”, never “the noun”.",
+            source="mixers.LearnedMatrix",
+        ),
+        Variant(
+            id="raw",
+            title="raw x·x scores added",
+            short="raw x·x",
+            parent="average-added-positions",
+            change={"mixer": "raw"},
+            claim="Scores from the tokens themselves: every token looks at itself, and looks are mutual.",
+            source="mixers.RawAttention",
+        ),
+        Variant(
+            id="query-key",
+            title="+ W_Q, W_K",
+            short="+ W_Q, W_K",
+            parent="raw",
+            change={"mixer": "query-key"},
+            claim="Two roles for each token: what it looks for is not what it offers.",
+            source="mixers.QueryKeyAttention",
+        ),
+        Variant(
+            id="unmasked",
+            title="one head without its mask",
+            short="unmasked",
+            parent="one-head",
+            change={"mixer": "unmasked"},
+            claim="Every position sees the token that it should predict: a perplexity that means nothing.",
+            source="mixers.UnmaskedSelfAttention",
+        ),
+        Variant(
+            id="divided-128",
+            title="divided, d_k 128",
+            short="divided, 128",
+            parent="one-head",
+            change={"output_projection": True},
+            claim="The head joins through W_O, so that its width is free to choose.",
+            source="mixers.CausalSelfAttention",
+        ),
+        *(_of_width(width) for width in (256, 1024)),
+        Variant(
+            id="four-heads",
+            title="four heads of 32, W_O",
+            short="four heads",
+            parent="divided-128",
+            change={"n_head": 4},
+            claim="Four answers to “what matters here” instead of one, for the same width in all.",
+            source="mixers.CausalSelfAttention",
+        ),
+        Variant(
+            id="feed-forward",
+            title="+ feed-forward",
+            short="+ feed-forward",
+            parent="four-heads",
+            change={"d_ff": 512},
+            claim="Attention moves information between positions; this computes within one.",
+            source="block.FeedForward",
+        ),
+        Variant(
+            id="divided-32",
+            title="divided, d_k 32 (four heads, a whole block)",
+            short="divided, 32",
+            parent="feed-forward",
+            change={"connection": "pre-norm"},
+            claim="A narrow head behind a LayerNorm: its scores are small with the division or without.",
+            source="block.PreNorm",
+        ),
+        Variant(
+            id="divided-128-block",
+            title="divided, d_k 128 (one head, a whole block)",
+            short="divided, 128",
+            parent="divided-32",
+            change={"n_head": 1},
+            claim="The same block with one head as wide as the model.",
+            source="block.PreNorm",
+        ),
+        *(_undivided(width) for width in ("32", "128-block", "128", "256", "1024")),
+        *(_rescaled(*row) for row in _SCALES),
     )
 }
 

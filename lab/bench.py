@@ -3,13 +3,15 @@
 Everything on it follows from an ``Experiment``: a page of one passes that, its colours and its words.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from engine import reference
 from engine.experiments import Experiment
 from engine.runs import dispatcher, launch
+from engine.runs.spec import RunSpec
 from engine.runs.store import open_store
 from engine.variants import variant
 from lab import charts, export, instruments, status, table, vega
@@ -20,6 +22,9 @@ from lab.measured import Row, Sweep, difference
 from lab.styles import style
 from lab.watch import redraw_on_change
 
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
 IDLE_SECONDS = 3.0
 NAMES, HALF = instruments.NAMES, instruments.HALF
 TABLE_WIDTH, NOTICE_WIDTH, STATUS_WIDTH = 752, 336, 300  # px
@@ -28,37 +33,26 @@ Rows = dict[str, Row]
 Guesses = dict[str, str | None]
 
 
-def show(experiment: Experiment, settings: Settings, notice: Callable[[Rows], str]) -> None:
+def show(
+    experiment: Experiment, settings: Settings, notice: Callable[[Rows], str], low: float | None = None
+) -> None:
     """The whole bench.
 
     settings: made by the page with at least ``NAMES``, any of its own seeded before.
     notice: what there is to notice, in Markdown, once there are results.
+    low: where the perplexity axis ends below, for an experiment that falls under what the chapter prints.
     """
     guesses: Guesses = {
         name: settings.seed(name, one_of(name, experiment.variants), None) for name in ("best", "worst")
     }
-    choice, instead = instruments.choose(experiment, settings)
-    settings.show_notices()
-    if instead:
-        st.markdown(f":orange[{plain(instead)}]")
+    choice = choose(experiment, settings)
     instruments.guesses(experiment, settings)
-    sweep, refused = _sweep(experiment, choice)
-    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
-        instruments.row(experiment, settings)
-        instruments.action(sweep, settings)
-        with st.container(width=STATUS_WIDTH):  # fixed: a longer line must not push the figure down
-            said = st.empty()
-    instruments.wanting(settings, choice)
-    frame = chart_frame(experiment, choice.budget, sweep.of_the_chapters_text)
+    sweep, refused = asked((experiment,), choice)
+    said = instrument_row(experiment, sweep, settings, choice)
+    frame = chart_frame(experiment, choice.budget, sweep.of_the_chapters_text, low)
     paused = _figure_title(experiment, sweep, choice, frame)
-    live = bool(sweep.unended) and not paused
 
-    @st.fragment(run_every=1.0 if live else None)
-    def results() -> None:
-        now = sweep.again()
-        if live and not now.unended:
-            st.rerun()  # the whole page: its button, its exports and this timer are about runs that ended
-        said.markdown(f":small[{refused or _standing(now)}]")
+    def draw(now: Sweep) -> None:
         chart = charts.perplexity_chart(frame, chart_lines(now), now.progress if now.unended else 0.0)
         with st.container(key="figure"):
             vega.draw(chart, key=f"{experiment.id}.chart")
@@ -68,20 +62,80 @@ def show(experiment: Experiment, settings: Settings, notice: Callable[[Rows], st
             with st.container(width=NOTICE_WIDTH):
                 _what_to_notice(now, guesses, notice)
 
+    follow(sweep, said, draw, refused=refused, paused=paused)
+    watch(sweep)
+
+
+def choose(experiment: Experiment, settings: Settings) -> Choice:
+    """What the reader chose; what was wrong with it in the URL is said here."""
+    choice, instead = instruments.choose(experiment, settings)
+    settings.show_notices()
+    if instead:
+        st.markdown(f":orange[{plain(instead)}]")
+    return choice
+
+
+def instrument_row(
+    experiment: Experiment, sweep: Sweep, settings: Settings, choice: Choice
+) -> "DeltaGenerator":
+    """Settings, the one button, and the place for the status line, which is returned."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
+        instruments.row(experiment, settings)
+        instruments.action(sweep, settings)
+        said = status_line()
+    instruments.wanting(settings, choice)
+    return said
+
+
+def status_line() -> "DeltaGenerator":
+    """The place for a sweep's status, of fixed width: a longer line must not push the figure down."""
+    with st.container(width=STATUS_WIDTH):
+        return st.empty()
+
+
+def follow(
+    sweep: Sweep,
+    said: "DeltaGenerator",
+    draw: Callable[[Sweep], None],
+    *,
+    refused: str | None = None,
+    paused: bool = False,
+) -> None:
+    """Draw a sweep, anew each second while it is under way, with its status line in ``said``.
+
+    refused: the line instead, when there can be no such sweep.
+    """
+    live = bool(sweep.unended) and not paused
+
+    @st.fragment(run_every=1.0 if live else None)
+    def results() -> None:
+        now = sweep.again()
+        if live and not now.unended:
+            st.rerun()  # the whole page: its button, its exports and this timer are about runs that ended
+        said.markdown(f":small[{refused or _standing(now)}]")
+        draw(now)
+
     results()
-    if not sweep.unended:  # another reader, or the command line, may start or finish the same
-        redraw_on_change(lambda: sweep.again().states, sweep.states, IDLE_SECONDS)
 
 
-def chart_frame(experiment: Experiment, budget_name: str, chapters_text: bool) -> Frame:
-    """Where curves will be drawn: between half the chapter's lowest figure and a uniform guess."""
+def watch(*sweeps: Sweep) -> None:
+    """While none is under way: another reader, or the command line, may start or finish the same."""
+    if not any(sweep.unended for sweep in sweeps):
+        drawn = [sweep.states for sweep in sweeps]
+        redraw_on_change(lambda: [sweep.again().states for sweep in sweeps], drawn, IDLE_SECONDS)
+
+
+def chart_frame(
+    experiment: Experiment, budget_name: str, chapters_text: bool, low: float | None = None
+) -> Frame:
+    """Where curves will be drawn: from ``low``, or half the chapter's lowest figure, to a uniform guess."""
     values = [experiment.chapter.get((name, experiment.metric)) for name in experiment.variants]
     rules = tuple((value.middle, not value.printed) for value in values if value)
     vocabulary = max(variant(name).config.vocab_size for name in experiment.variants)
     steps, full = experiment.budget(budget_name).steps, experiment.budget("chapter").steps
     return Frame(
         steps=steps,
-        low=min((value for value, _ in rules), default=20.0) / 2,
+        low=min((value for value, _ in rules), default=20.0) / 2 if low is None else low,
         high=1.25 * vocabulary,
         rules=rules if chapters_text else (),
         note="" if steps == full else f", after {full:,} steps",
@@ -94,15 +148,23 @@ def chart_lines(sweep: Sweep) -> list[Line]:
     return [Line(variant(name).short, style(name), sweep.curves(name)) for name in order]
 
 
-def _sweep(experiment: Experiment, choice: Choice) -> tuple[Sweep, str | None]:
-    """The sweep of these settings, and the sentence that says why there can be none."""
+def asked(experiments: Sequence[Experiment], choice: Choice) -> tuple[Sweep, str | None]:
+    """The sweep of these settings, and the sentence that says why there can be none.
+
+    experiments: whose runs it is made of, seed by seed; what two of them share is in it once.
+    """
+    first, store = experiments[0], open_store()
     if choice.lacks or choice.corpus_id is None:
-        return Sweep(experiment, {}, open_store()), f":gray[{choice.lacks}]"
+        return Sweep(first, {}, store), f":gray[{choice.lacks}]"
+    wanted: dict[str, RunSpec] = {}
     try:
-        specs = launch.specs(experiment.id, choice.budget, choice.seeds, choice.corpus_id)
+        for seed in choice.seeds:
+            for experiment in experiments:
+                for spec in launch.specs(experiment.id, choice.budget, (seed,), choice.corpus_id):
+                    wanted.setdefault(spec.digest, spec)
     except ValueError as error:
-        return Sweep(experiment, {}, open_store()), f":red[{plain(str(error))}]"
-    return Sweep.of(experiment, specs, open_store()), None
+        return Sweep(first, {}, store), f":red[{plain(str(error))}]"
+    return Sweep(first, wanted, store), None
 
 
 def _standing(sweep: Sweep) -> str:
@@ -145,20 +207,7 @@ def _table(sweep: Sweep, choice: Choice) -> None:
 
 
 def _remarks(experiment: Experiment, rows: list[Row], choice: Choice, chapters_text: bool) -> list[str]:
-    seeds = max(len(row.yours) for row in rows) or len(choice.seeds)
-    shipped = reference.load(experiment.id)
-    said = [
-        f"Mean ± standard deviation over {seeds} seeds."
-        if seeds > 1
-        else "One seed: no spread, so noise is unknown."
-    ]
-    said.append(
-        f"Reference: shipped runs, {plain(shipped.device)}, {shipped.date}."
-        if shipped
-        else "No reference is shipped with this copy."
-    )
-    if any(row.chapter and not row.chapter.printed for row in rows):
-        said.append("*Italic*: inferred from the chapter’s prose, not printed there.")
+    said = general_remarks(experiment, rows, choice)
     values = [row.chapter for row in rows if row.chapter]
     if not chapters_text:
         said.append("Yours are of another text, so nothing is compared.")
@@ -172,6 +221,23 @@ def _remarks(experiment: Experiment, rows: list[Row], choice: Choice, chapters_t
         said.append(f"Green: within {100 * max(value.tolerance for value in values):.0f} % of the chapter.")
         if noise := [variant(row.variant).short for row in rows if table.is_noise(row)]:
             said.append(f"Within seed noise (under two standard deviations): {plain(', '.join(noise))}.")
+    return said
+
+
+def general_remarks(experiment: Experiment, rows: Sequence[Row], choice: Choice) -> list[str]:
+    """What a table of four columns holds, whatever it compares."""
+    seeds = max((len(row.yours) for row in rows), default=0) or len(choice.seeds)
+    shipped = reference.load(experiment.id)
+    said = [
+        f"Mean ± standard deviation over {seeds} seeds."
+        if seeds > 1
+        else "One seed: no spread, so noise is unknown.",
+        f"Reference: shipped runs, {plain(shipped.device)}, {shipped.date}."
+        if shipped
+        else "No reference is shipped with this copy.",
+    ]
+    if any(row.chapter and not row.chapter.printed for row in rows):
+        said.append("*Italic*: inferred from the chapter’s prose, not printed there.")
     return said
 
 

@@ -49,13 +49,19 @@ _PLAN: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
         "averages.py",
         ("averages",),
     ),
-    ("Averages", "Mask and softmax", "One triangle, one softmax, three ways to the same mean", "mask.py", ()),
+    (
+        "Averages",
+        "Mask and softmax",
+        "One triangle, one softmax, three ways to the same mean",
+        "mask.py",
+        ("mask",),
+    ),
     (
         "The score",
         "Query, key, value",
         "Why does matching need two projections, and copying a third?",
         "qkv.py",
-        (),
+        ("query-key-value",),
     ),
     (
         "The score",

@@ -1,19 +1,20 @@
-"""The perplexity chart: curves that grow inside a frame that never moves.
+"""The chart of a figure over training steps: curves that grow inside a frame that never moves.
 
 Its specification depends on the frame alone and the curves are named data beside it, so at a live tick the
 browser keeps the drawing and moves the lines.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lab.controls import quantity
 from lab.styles import Style
-from lab.vega import COLOR, DASH, GRAY, INK, Spec, chart, gutter, layer, levels, x_axis, y_axis
+from lab.vega import COLOR, DASH, GRAY, GUTTER, INK, Spec, chart, gutter, layer, levels, x_axis, y_axis
 
 HEIGHT, PLOT_HEIGHT = 316, 255  # px; the second is what the first leaves for the curves
+BELOW = HEIGHT - PLOT_HEIGHT
 LABEL_GAP = 18.0  # px between two names in the gutter
 MAX_POINTS = 500
 
@@ -21,11 +22,32 @@ Point = tuple[int, float]
 
 
 @dataclass(frozen=True)
+class Across:
+    """The horizontal axis, where it is not steps from 0 on.
+
+    ticks: by default a few round ones.
+    """
+
+    field: str = "step"
+    title: str = "training step"
+    first: float = 0
+    log: bool = False
+    ticks: tuple[int, ...] = ()
+
+
+STEPS = Across()
+
+
+@dataclass(frozen=True)
 class Frame:
     """All that is known of a chart before a run exists.
 
-    steps: the last step. low, high: bounds of the perplexity axis.
+    steps: where the horizontal axis ends. low, high: bounds of the vertical one.
     rules: (value, inferred) of the chapter's figures; note: said after their labels.
+    field: what is drawn, as the reader is told it when pointing at a curve.
+    log, ticks, form: of the vertical axis; its ticks are 1, 3, 10, 30, ... if none are given.
+    shown: a value as text; printed: a figure of the chapter's, which may be inferred.
+    height: px for the curves; gutter: share of the width right of them; names: whether it holds any.
     """
 
     steps: int
@@ -33,15 +55,30 @@ class Frame:
     high: float
     rules: tuple[tuple[float, bool], ...] = ()
     note: str = ""
+    field: str = "perplexity"
+    log: bool = True
+    ticks: tuple[float, ...] = ()
+    form: str = "~r"
+    shown: Callable[[float | None], str] = quantity
+    printed: Callable[[float, bool], str] = lambda value, inferred: quantity(value, 0 if inferred else 2)
+    height: int = PLOT_HEIGHT
+    gutter: float = GUTTER
+    names: bool = True
+    across: Across = STEPS
 
     def pixel(self, value: float) -> float:
         """Distance from the top of the plot."""
-        share = math.log(self.high / min(max(value, self.low), self.high)) / math.log(self.high / self.low)
-        return share * PLOT_HEIGHT
+        held = min(max(value, self.low), self.high)
+        if not self.log:
+            return (self.high - held) / (self.high - self.low) * self.height
+        return math.log(self.high / held) / math.log(self.high / self.low) * self.height
 
     def value(self, pixel: float) -> float:
         """The inverse of ``pixel``."""
-        return float(self.high * (self.low / self.high) ** (pixel / PLOT_HEIGHT))
+        share = pixel / self.height
+        if not self.log:
+            return self.high - share * (self.high - self.low)
+        return float(self.high * (self.low / self.high) ** share)
 
 
 @dataclass(frozen=True)
@@ -61,7 +98,7 @@ class Line:
     curves: tuple[Curve, ...]
 
 
-def perplexity_chart(frame: Frame, lines: Sequence[Line], progress: float = 0.0) -> Spec:
+def line_chart(frame: Frame, lines: Sequence[Line], progress: float = 0.0) -> Spec:
     """The chart of some variants. progress: the share of the work that is done, 0 when nothing is running."""
     curves: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
@@ -69,22 +106,28 @@ def perplexity_chart(frame: Frame, lines: Sequence[Line], progress: float = 0.0)
         look = {"name": line.name, "slot": line.style.slot, "dash": line.style.dash}
         for seed, curve in enumerate(line.curves):
             if len(line.curves) > 1 or curve.diverged:
-                curves += _rows(curve.points, {**look, "series": f"{line.name} {seed}", "kind": "seed"})
+                curves += _rows(
+                    frame, curve.points, {**look, "series": f"{line.name} {seed}", "kind": "seed"}
+                )
             if curve.diverged and curve.points:
                 step, value = curve.points[-1]
-                ends.append({**look, "step": step, "perplexity": value, "kind": "cross"})
+                ends.append({**look, frame.across.field: step, frame.field: value, "kind": "cross"})
         mean = mean_curve(line.curves)
-        curves += _rows(mean, {**look, "series": line.name, "kind": "mean"})
+        curves += _rows(frame, mean, {**look, "series": line.name, "kind": "mean"})
         if mean:
-            ends.append({**look, "step": mean[-1][0], "perplexity": mean[-1][1], "kind": "head"})
+            head = {frame.across.field: mean[-1][0], frame.field: mean[-1][1]}
+            ends.append({**look, **head, "kind": "head"})
     datasets = {
         "curves": curves or [{"kind": ""}],
         "ends": ends or [{"kind": ""}],
-        "gutter": _gutter(frame, lines) or [{"value": ""}],
+        "gutter": (frame.names and _gutter(frame, lines)) or [{"value": ""}],
         "done": [{"from": 0, "to": frame.steps * progress}] if progress else [{"from": None, "to": None}],
         "rules": _rules(frame) or [{"text": ""}],
     }
-    return chart(HEIGHT, _layers(frame), datasets)
+    return chart(frame.height + BELOW, _layers(frame), datasets)
+
+
+perplexity_chart = line_chart  # what a frame draws if nothing else is said
 
 
 def mean_curve(curves: Iterable[Curve]) -> list[Point]:
@@ -128,8 +171,8 @@ def apart(positions: Sequence[float], gap: float, end: float) -> list[float]:
     return moved
 
 
-def _rows(points: Sequence[Point], look: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{**look, "step": step, "perplexity": value} for step, value in thinned(points)]
+def _rows(frame: Frame, points: Sequence[Point], look: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**look, frame.across.field: step, frame.field: value} for step, value in thinned(points)]
 
 
 def _gutter(frame: Frame, lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -139,10 +182,10 @@ def _gutter(frame: Frame, lines: Sequence[Line]) -> list[dict[str, Any]]:
         mean = mean_curve(line.curves)
         if mean:
             lost = all(curve.diverged for curve in line.curves if curve.points)
-            value = "–" if lost else quantity(mean[-1][1])
+            value = "–" if lost else frame.shown(mean[-1][1])
             rows.append({"name": line.name, "slot": line.style.slot, "value": value})
             wanted.append(frame.pixel(mean[-1][1]))
-    for row, pixel in zip(rows, apart(wanted, LABEL_GAP, PLOT_HEIGHT), strict=True):
+    for row, pixel in zip(rows, apart(wanted, LABEL_GAP, frame.height), strict=True):
         row["at"] = frame.value(pixel)
     return rows
 
@@ -156,22 +199,35 @@ def _rules(frame: Frame) -> list[dict[str, Any]]:
             groups[-1].append(rule)
         else:
             groups.append([rule])
-    rows = [{"perplexity": value, "text": ""} for value, _ in frame.rules]
+    rows: list[dict[str, Any]] = [{frame.field: value, "text": ""} for value, _ in frame.rules]
     for group in groups:
         inferred = any(guess for _, guess in group)
-        named = [quantity(rule[0], 0 if inferred else 2) for rule in frame.rules if rule in group]
+        named = [frame.printed(rule[0], inferred) for rule in frame.rules if rule in group]
         text = f"chapter {'about ' if inferred else ''}{' and '.join(named)}{frame.note}"
-        rows.append({"perplexity": group[0][0], "text": text})
+        rows.append({frame.field: group[0][0], "text": text})
     return rows
 
 
 def _layers(frame: Frame) -> list[Spec]:
-    ticks = [10**decade * lead for decade in range(-1, 7) for lead in (1, 3)]
-    ticks = [tick for tick in ticks if frame.low * 1.1 < tick < frame.high]
-    x = x_axis("step", frame.steps, step_ticks(frame.steps), "training step")
-    y = y_axis("perplexity", {"type": "log", "domain": [frame.low, frame.high]}, ticks)
+    across = frame.across
+    ticks = list(frame.ticks) or [
+        tick
+        for tick in (10**decade * lead for decade in range(-1, 7) for lead in (1, 3))
+        if frame.low * 1.1 < tick < frame.high
+    ]
+    x = x_axis(
+        across.field,
+        frame.steps,
+        list(across.ticks) or step_ticks(frame.steps),
+        across.title,
+        across.first,
+        log=across.log,
+        gutter=frame.gutter,
+    )
+    scale = {"type": "log"} if frame.log else {}
+    y = y_axis(frame.field, {**scale, "domain": [frame.low, frame.high]}, ticks, frame.form)
     place = {"x": x, "y": y, "color": COLOR}
-    to_the_end = {"x": {"datum": 0}, "x2": {"datum": frame.steps}, "y": y}
+    to_the_end = {"x": {"datum": across.first}, "x2": {"datum": frame.steps}, "y": y}
     chapter = {"type": "rule", "color": GRAY, "strokeDash": [3, 3], "strokeWidth": 1.25}
     note = {"type": "text", "color": GRAY, "align": "right", "dx": -4, "dy": 11, "fontSize": 12}
     seed = {"type": "line", "strokeWidth": 1, "opacity": 0.35, "clip": True}
@@ -182,13 +238,13 @@ def _layers(frame: Frame) -> list[Spec]:
     progress = {"type": "rule", "color": INK, "strokeWidth": 3}
     hover = [
         {"field": "name", "title": "model"},
-        {"field": "step", "format": ",d"},
-        {"field": "perplexity", "format": ",.2f"},
+        {"field": across.field, "format": ",d"},
+        {"field": frame.field, "format": ",.2f" if frame.form == "~r" else frame.form},
     ]
     series = {"field": "series"}
     done = {"x": {**x, "field": "from"}, "x2": {"field": "to"}, "y": {"value": "height"}}
     return [
-        *levels(y, 0, frame.steps),
+        *levels(y, across.first, frame.steps),
         layer("rules", chapter, to_the_end),
         layer("rules", note, {"x": {"datum": frame.steps}, "y": y, "text": {"field": "text"}}),
         layer("curves", seed, {**place, "detail": series}, "seed"),
@@ -196,7 +252,7 @@ def _layers(frame: Frame) -> list[Spec]:
         layer("curves", unseen, {**place, "tooltip": hover}, "mean"),
         layer("ends", head, place, "head"),
         layer("ends", cross, place, "cross"),
-        *gutter(y, frame.steps),
+        *(gutter(y, frame.steps) if frame.names else []),
         layer("done", progress, done),
     ]
 

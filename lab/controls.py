@@ -45,9 +45,9 @@ def quantity(value: float | None, decimals: int | None = None) -> str:
     return f"{value:,.{decimals}f}".replace("-", MINUS)
 
 
-def signed(value: float) -> str:
+def signed(value: float, shown: Callable[[float | None], str] = quantity) -> str:
     """A difference, always with its sign, and a true minus."""
-    return quantity(value) if value < 0 else f"+{quantity(value)}"
+    return shown(value) if value < 0 else f"+{shown(value)}"
 
 
 def duration(seconds: float) -> str:

@@ -73,7 +73,8 @@ def on_paper(spec: dict[str, Any]) -> dict[str, Any]:
         "range": {"category": theme["chartCategoricalColors"]},
     }
     autosize = {"type": "fit", "contains": "padding"}
-    return {**spec, "config": config, "width": WIDTH, "autosize": autosize, "padding": 16}
+    size = {} if "hconcat" in spec else {"width": WIDTH, "autosize": autosize}  # parts have their own
+    return {**size, **spec, "config": config, "padding": 16}
 
 
 def main(form: str) -> None:

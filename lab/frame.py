@@ -2,9 +2,11 @@
 
 import ast
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 import streamlit as st
+from streamlit.errors import StreamlitPageNotFoundError
 
 from engine import paths
 from engine.variants import Variant, variant
@@ -30,7 +32,8 @@ def footer(section: Section) -> None:
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             for neighbour, arrow in ((before, "← {}"), (after, "{} →")):
                 if neighbour:
-                    st.page_link(neighbour.path, label=arrow.format(neighbour.title))
+                    with suppress(StreamlitPageNotFoundError):  # a page run alone, as tests do, has no others
+                        st.page_link(neighbour.path, label=arrow.format(neighbour.title))
 
 
 def dot(variant_id: str) -> str:

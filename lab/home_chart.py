@@ -64,7 +64,7 @@ def _mean(runs: Iterable[Run], experiment: Experiment, name: str, budget: str) -
         if run.state == "done"
         and run.spec.variant == name
         and run.spec.config == VARIANTS[name].config
-        and run.spec.budget == experiment.budget(budget)
+        and run.spec.budget == experiment.budget(budget, name)
         and run.spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256
     }
     values = [value for value in by_seed.values() if value is not None]

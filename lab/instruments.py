@@ -113,17 +113,22 @@ def _seeds_label(seeds: str) -> str:
     return SEEDS.get(seeds) or f"seed{'s' if ',' in seeds else ''} {seeds.replace(',', ', ')}"
 
 
-def action(sweep: Sweep, settings: Settings) -> None:
-    """The one button: Train, Cancel or Resume, always in the same place."""
+def action(
+    sweep: Sweep, settings: Settings, label: str | None = None, name: str = "", width: int = BUTTON
+) -> None:
+    """The one button of a sweep: Train, Cancel or Resume, always in the same place.
+
+    label: instead of "Train four models". name: of the sweep, where a page has another one beside.
+    """
     interrupted = [run for run in sweep.runs if run.state == "interrupted"]
     if sweep.unended:
         st.button(
             "Cancel",
             on_click=_cancel,
             args=(sweep,),
-            width=BUTTON,
+            width=width,
             disabled=not _own(sweep),  # another reader's runs of the same settings: watched, not ended
-            key=settings.key("cancel"),
+            key=settings.key(f"{name}cancel"),
         )
     elif interrupted:
         st.button(
@@ -131,19 +136,20 @@ def action(sweep: Sweep, settings: Settings) -> None:
             type="primary",
             on_click=_resume,
             args=(sweep,),
-            width=BUTTON,
-            key=settings.key("resume"),
+            width=width,
+            key=settings.key(f"{name}resume"),
         )
     else:
-        models = count(len(sweep.experiment.variants))
+        # A variant that is trained on two budgets is two models.
+        models = {(spec.variant, spec.budget.steps) for spec in sweep.wanted.values()}
         st.button(
-            f"Train {models} models",
+            label or f"Train {count(len(models) or len(sweep.experiment.variants))} models",
             type="primary",
             on_click=_train,
             args=(sweep,),
-            width=BUTTON,
+            width=width,
             disabled=not sweep.wanted,
-            key=settings.key("train"),
+            key=settings.key(f"{name}train"),
         )
 
 

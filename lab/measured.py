@@ -5,7 +5,7 @@ by this session, another one, or the command line, and needs to remember nothing
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from lab.charts import Curve, Point
 
 UNENDED = ("queued", *ACTIVE)
 MEASURED = ("done", "diverged")
+PERPLEXITY = "validation_perplexity"
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,23 @@ class Sweep:
     missing: what none has measured.
     """
 
-    def __init__(self, experiment: Experiment, wanted: dict[str, RunSpec], store: Store) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        wanted: dict[str, RunSpec],
+        store: Store,
+        known: Sequence[Run] | None = None,
+    ) -> None:
+        """known: the runs of these digests, oldest first, when they were read already."""
         self.experiment = experiment
         self.wanted = wanted
         self.store = store
         self.newest: dict[str, Run] = {}
         self.measured: dict[str, Run] = {}
-        for run in store.runs(digests=list(wanted)) if wanted else []:
+        if known is None:
+            known = store.runs(digests=list(wanted)) if wanted else []
+        self._known = known
+        for run in known:
             self.newest[run.digest] = run
             if run.state in MEASURED:
                 self.measured[run.digest] = run
@@ -74,6 +85,12 @@ class Sweep:
     def again(self) -> "Sweep":
         """The same choice, read anew."""
         return Sweep(self.experiment, self.wanted, self.store)
+
+    def part(self, keep: Callable[[RunSpec], bool], experiment: Experiment | None = None) -> "Sweep":
+        """What of it was asked for so, as it was read. experiment: whose it is, where a sweep joins two."""
+        wanted = {digest: spec for digest, spec in self.wanted.items() if keep(spec)}
+        known = [run for run in self._known if run.digest in wanted]
+        return Sweep(experiment or self.experiment, wanted, self.store, known)
 
     @property
     def of_the_chapters_text(self) -> bool:
@@ -99,22 +116,26 @@ class Sweep:
         total = sum(spec.budget.steps for spec in self.wanted.values())
         return sum(self.step(run) for run in self.runs) / total if total else 0.0
 
-    def curves(self, variant: str) -> tuple[Curve, ...]:
-        """One curve a seed that has begun. An ended run that never evaluated gives way to an earlier one."""
+    def curves(self, variant: str, metric: str = PERPLEXITY) -> tuple[Curve, ...]:
+        """One curve a seed that has begun. An ended run that never evaluated gives way to an earlier one.
+
+        metric: what is looked at, by its name in the records.
+        """
         found = []
         for run in self.runs:
             if run.spec.variant != variant:
                 continue
-            curve = self._curve(run)
+            curve = self.curve(run, metric)
             if not curve.points and run.state not in UNENDED and run.digest in self.measured:
-                curve = self._curve(self.measured[run.digest])
+                curve = self.curve(self.measured[run.digest], metric)
             if curve.points:
                 found.append(curve)
         return tuple(found)
 
-    def _curve(self, run: Run) -> Curve:
+    def curve(self, run: Run, metric: str = PERPLEXITY) -> Curve:
+        """One run's evaluations so far."""
         directory = self.store.directory(run.id)
-        return Curve(evaluations(directory, _stamp(directory)), run.state == "diverged")
+        return Curve(evaluations(directory, _stamp(directory), metric), run.state == "diverged")
 
     def table(self) -> Iterator[tuple[object, ...]]:
         """Every evaluation of every newest run, for a file; the first row names the columns."""
@@ -123,7 +144,7 @@ class Sweep:
         for run in self.runs:
             spec = run.spec
             text = titles.get(spec.corpus, spec.corpus)
-            for step, value in self._curve(run).points:
+            for step, value in self.curve(run).points:
                 yield (
                     self.experiment.id,
                     spec.variant,
@@ -138,21 +159,20 @@ class Sweep:
 
     def rows(self) -> list[Row]:
         """The table, one row a variant."""
+        return [self.row(variant, self.experiment.metric) for variant in self.experiment.variants]
+
+    def row(self, variant: str, metric: str) -> Row:
+        """One variant's figure of that name, as its runs ended with it."""
         shipped = reference.load(self.experiment.id)
-        metric, rows = self.experiment.metric, []
-        for variant in self.experiment.variants:
-            runs = [run for run in self.measured.values() if run.spec.variant == variant]
-            values = {run.spec.seed: run.measured.get(metric) for run in runs if run.state == "done"}
-            rows.append(
-                Row(
-                    variant=variant,
-                    chapter=self.experiment.chapter.get((variant, metric)),
-                    reference=shipped.rows.get(variant) if shipped else None,
-                    yours={seed: value for seed, value in values.items() if value is not None},
-                    diverged=len(runs) - sum(value is not None for value in values.values()),
-                )
-            )
-        return rows
+        runs = [run for run in self.measured.values() if run.spec.variant == variant]
+        values = {run.spec.seed: run.measured.get(metric) for run in runs if run.state == "done"}
+        return Row(
+            variant=variant,
+            chapter=self.experiment.chapter.get((variant, metric)),
+            reference=shipped.rows.get(variant) if shipped else None,
+            yours={seed: value for seed, value in values.items() if value is not None},
+            diverged=len(runs) - sum(value is not None for value in values.values()),
+        )
 
 
 @dataclass(frozen=True)
@@ -183,13 +203,13 @@ def difference(row: Row, other: Row) -> Gap | None:
     return Gap(gap, abs(gap) < 2 * statistics.stdev(paired))
 
 
-@lru_cache(maxsize=256)
-def evaluations(directory: Path, _stamp: tuple[int, int]) -> tuple[Point, ...]:
-    """(step, held-out perplexity) of a run so far; read again only when its file has changed."""
+@lru_cache(maxsize=1024)
+def evaluations(directory: Path, _stamp: tuple[int, int], metric: str = PERPLEXITY) -> tuple[Point, ...]:
+    """(step, held-out perplexity, or another figure) of a run so far; read anew when its file has changed."""
     return tuple(
-        (int(record["step"]), float(record["validation_perplexity"]))
+        (int(record["step"]), float(record[metric]))
         for record in files.records(directory)
-        if record.get("validation_perplexity") is not None
+        if record.get(metric) is not None
     )
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine import corpus
-from engine.experiments import EXPERIMENTS
+from engine.experiments import EXPERIMENTS, Budget, Experiment
 from engine.models.config import ModelConfig
+from engine.runs.spec import RunSpec
 from engine.runs.store import Run
 from engine.variants import VARIANTS
 from lab.controls import duration, quantity
@@ -31,11 +32,15 @@ class Command:
 def command(run: Run) -> Command:
     """How to do the run again from a shell."""
     spec, known = run.spec, EXPERIMENTS.get(run.spec.experiment)
+    if spec.start_run is not None:
+        return Command(
+            None,
+            f"No command repeats it: it started with the weights of run #{spec.start_run}. Run again does.",
+        )
     rung = VARIANTS.get(spec.variant)
     if known is None or rung is None or spec.variant not in known.variants:
         return Command(None, "No command repeats it: its experiment or variant is no longer part of the lab.")
-    budgets = {str(name): budget for name, budget in known.budgets.items()}
-    if rung.config != spec.config or budgets.get(spec.budget_name) != spec.budget:
+    if rung.config != spec.config or _budget_today(known, spec) != spec.budget:
         return Command(
             None,
             f"No command repeats it: {_other(run)} is not what it is in the lab today. Run again keeps it.",
@@ -45,6 +50,10 @@ def command(run: Run) -> Command:
     if spec.corpus != corpus.TINYSHAKESPEARE:
         words += ["--corpus", spec.corpus]
     return Command(shlex.join(words))
+
+
+def _budget_today(known: Experiment, spec: RunSpec) -> Budget | None:
+    return known.budget(spec.budget_name, spec.variant) if spec.budget_name in known.budgets else None
 
 
 def _other(run: Run) -> str:
@@ -83,6 +92,8 @@ def lines(run: Run, step: int, seconds: float | None) -> list[tuple[str, str]]:
         ("Versions", ", ".join(versions) or missing),
         ("Device", device),
     ]
+    if spec.start_run is not None:
+        card.insert(0, ("Weights", f"begins with those of run #{spec.start_run}, with a fresh optimiser"))
     if run.measured:
         card.insert(0, ("Measured", _measured(run)))
     if run.attempt > 1:
@@ -105,6 +116,7 @@ def as_json(run: Run, step: int, seconds: float | None) -> str:
         "reason": run.reason,
         "measured": run.measured,
         "seed": spec.seed,
+        "start_from": spec.start_from,
         "text": {"id": spec.corpus, "title": corpus_title(spec.corpus), "sha256": spec.corpus_sha256},
         "configuration": spec.config.to_dict(),
         "budget": {"name": spec.budget_name, **spec.budget.to_dict()},

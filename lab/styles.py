@@ -15,11 +15,25 @@ class Style:
     dash: str = "solid"
 
 
+WIDTHS = ("32", "128", "128-block", "256", "1024")
 _STYLES = {
     "no-context": Style("gray"),
     "average": Style("red"),
     "average-positions": Style("violet", "dashed"),
     "average-added": Style("orange"),
+    "average-added-positions": Style("orange", "dashed"),
+    "one-head": Style("green"),
+    "unmasked": Style("red"),
+    "matrix": Style("gray"),
+    "raw": Style("red"),
+    "query-key": Style("blue"),
+    **{f"divided-{width}": Style("green") for width in WIDTHS},
+    **{f"undivided-{width}": Style("red") for width in WIDTHS},
+    "four-heads": Style("blue"),
+    "feed-forward": Style("gray"),
+    "by-width-1024": Style("orange"),
+    "learned-scale-1024": Style("violet"),
+    "qk-norm-1024": Style("blue"),
 }
 
 

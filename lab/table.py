@@ -1,6 +1,7 @@
 """The results table: the chapter, the shipped reference, yours, the difference, side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,18 @@ from lab.measured import Row
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-Numbers = tuple[float | None, float | None, float | None, float | None]
+Number = float | None
 COLUMNS = ("model", "chapter", "reference", "yours", "difference")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table of four columns: what it is called, its figures, and how one is written."""
+
+    label: str
+    row: Row
+    metric: str
+    shown: Callable[[float | None], str] = quantity
 
 
 def styled(rows: Sequence[Row], metric: str, *, comparable: bool, text: bool) -> "Styler":
@@ -23,55 +34,83 @@ def styled(rows: Sequence[Row], metric: str, *, comparable: bool, text: bool) ->
     comparable: whether yours were measured as the chapter's were, so that a difference can be judged;
     text: whether they were measured on the chapter's text at all.
     """
+    lines = [
+        Line(f"{dot(row.variant)}{NBSP}{plain(variant(row.variant).title)}", row, metric) for row in rows
+    ]
+    return four_columns(lines, comparable=comparable, text=text)
+
+
+def four_columns(
+    lines: Sequence[Line], *, comparable: bool, text: bool, columns: Sequence[str] = COLUMNS
+) -> "Styler":
+    """The same of lines that may each be of another kind. columns: their five names."""
     numbers, shown = [], []
-    for row in rows:
-        shipped = row.reference
-        mean = shipped.mean(metric) if shipped else None
+    for line in lines:
+        row, shipped = line.row, line.row.reference
+        mean = shipped.mean(line.metric) if shipped else None
         gap = row.mean - row.chapter.middle if text and row.chapter and row.mean is not None else None
         numbers.append((row.chapter.middle if row.chapter else None, mean, row.mean, gap))
         shown.append(
             (
-                f"{dot(row.variant)}{NBSP}{plain(variant(row.variant).title)}",
-                printed(row.chapter),
-                with_spread(mean, shipped.sd(metric) if shipped else None),
-                _yours(row),
-                _judged(row, gap, comparable),
+                line.label,
+                printed(row.chapter, None if line.shown is quantity else line.shown),
+                with_spread(mean, shipped.sd(line.metric) if shipped else None, shown=line.shown),
+                yours(row, line.shown),
+                _judged(row, gap, comparable, line.shown),
             )
         )
-    return _styler(tuple(numbers), tuple(shown))
+    return cells(columns, numbers, shown)
 
 
-@lru_cache(maxsize=8)
-def _styler(numbers: tuple[Numbers, ...], shown: tuple[tuple[str, ...], ...]) -> "Styler":
+def cells(
+    columns: Sequence[str], numbers: Sequence[Sequence[Number]], shown: Sequence[Sequence[str]]
+) -> "Styler":
+    """Any table: numbers in all columns but the first, and in every cell the Markdown that is shown."""
+    return _styler(tuple(columns), tuple(map(tuple, numbers)), tuple(map(tuple, shown)))
+
+
+@lru_cache(maxsize=32)
+def _styler(
+    columns: tuple[str, ...], numbers: tuple[tuple[Number, ...], ...], shown: tuple[tuple[str, ...], ...]
+) -> "Styler":
     """Kept, because it takes 40 ms to make and changes only when a run ends."""
     import pandas as pd
 
-    frame = pd.DataFrame(list(numbers), columns=list(COLUMNS[1:]), dtype="float64")
-    frame.insert(0, COLUMNS[0], [cells[0] for cells in shown])
+    frame = pd.DataFrame(list(numbers), columns=list(columns[1:]), dtype="float64")
+    frame.insert(0, columns[0], [texts[0] for texts in shown])
     table = frame.style
-    for line, cells in enumerate(shown):
-        for column, cell in zip(COLUMNS, cells, strict=True):
+    for line, texts in enumerate(shown):
+        for column, cell in zip(columns, texts, strict=True):
             table = table.format(lambda _, cell=cell: cell, subset=([line], [column]))
     return table
 
 
-def printed(value: ChapterValue | None) -> str:
-    """What the chapter says: its digits, or in italics what follows from its prose."""
+def printed(value: ChapterValue | None, shown: Callable[[float | None], str] | None = None) -> str:
+    """What the chapter says: its digits, or in italics what follows from its prose.
+
+    shown: how it writes such a figure; by default as a perplexity.
+    """
     if value is None:
         return ":gray[–]"
     if value.printed:
-        return quantity(value.low, 2)
-    low, high = quantity(value.low, 0), quantity(value.high, 0)
+        return shown(value.low) if shown else quantity(value.low, 2)
+    low, high = (shown(end) if shown else quantity(end, 0) for end in (value.low, value.high))
     guess = f"≈{NBSP}{low}" if low == high else f"{low} to {high}"
     return f":gray[*{guess}*]"
 
 
-def with_spread(mean: float | None, sd: float | None, *, bold: bool = False) -> str:
+def with_spread(
+    mean: float | None,
+    sd: float | None,
+    *,
+    bold: bool = False,
+    shown: Callable[[float | None], str] = quantity,
+) -> str:
     """A mean and, in grey, its standard deviation over seeds."""
     if mean is None:
         return ":gray[–]"
-    shown = f"**{quantity(mean)}**" if bold else quantity(mean)
-    return shown if sd is None else f"{shown}{NBSP}:gray[±{NBSP}{quantity(sd)}]"
+    text = f"**{shown(mean)}**" if bold else shown(mean)
+    return text if sd is None else f"{text}{NBSP}:gray[±{NBSP}{shown(sd)}]"
 
 
 def within(row: Row) -> bool:
@@ -79,7 +118,8 @@ def within(row: Row) -> bool:
     value = row.chapter
     if value is None or row.mean is None:
         return False
-    return value.low * (1 - value.tolerance) <= row.mean <= value.high * (1 + value.tolerance)
+    low, high = (end + sign * abs(end) * value.tolerance for end, sign in ((value.low, -1), (value.high, 1)))
+    return low <= row.mean <= high
 
 
 def is_noise(row: Row) -> bool:
@@ -89,16 +129,18 @@ def is_noise(row: Row) -> bool:
     return abs(row.mean - row.chapter.middle) < 2 * row.sd
 
 
-def _yours(row: Row) -> str:
+def yours(row: Row, shown: Callable[[float | None], str] = quantity) -> str:
+    """The reader's own figure, and how many of the runs diverged."""
     lost = f":red[{row.diverged}{NBSP}diverged]" if row.diverged else ""
     if row.mean is None:
         return ":red[diverged]" if row.diverged else ":gray[–]"
-    return f"{with_spread(row.mean, row.sd, bold=True)} {lost}".strip()
+    return f"{with_spread(row.mean, row.sd, bold=True, shown=shown)} {lost}".strip()
 
 
-def _judged(row: Row, gap: float | None, comparable: bool) -> str:
+def _judged(row: Row, gap: float | None, comparable: bool, shown: Callable[[float | None], str]) -> str:
     if gap is None:
         return ":gray[–]"
+    text = signed(gap, shown)
     if not comparable:
-        return f":gray[{signed(gap)}]"
-    return f":green[{signed(gap)}]" if within(row) else f":red[{signed(gap)}{NBSP}outside]"
+        return f":gray[{text}]"
+    return f":green[{text}]" if within(row) else f":red[{text}{NBSP}outside]"

@@ -35,7 +35,10 @@ def chart(height: int, layers: list[Spec], datasets: dict[str, list[Spec]]) -> S
 
 
 def draw(spec: Spec, key: str) -> None:
-    """Put a chart on the page. Its data go as Arrow, five times as fast as through Streamlit's own way."""
+    """Put a chart on the page. Its data go as Arrow, five times as fast as through Streamlit's own way.
+
+    It is as wide as what holds it.
+    """
     import pyarrow as pa
     import streamlit as st
 
@@ -49,12 +52,23 @@ def draw(spec: Spec, key: str) -> None:
     st.vega_lite_chart({**spec, "datasets": datasets}, height=spec["height"], key=key)
 
 
-def x_axis(field: str, last: float, ticks: list[int], title: str, first: float = 0) -> Spec:
-    """The horizontal position: from ``first`` to ``last``, then the gutter."""
+def x_axis(
+    field: str,
+    last: float,
+    ticks: list[int],
+    title: str,
+    first: float = 0,
+    *,
+    log: bool = False,
+    gutter: float = GUTTER,
+) -> Spec:
+    """The horizontal position: from ``first`` to ``last``, then the gutter. log: for widths, not steps."""
+    end = first * (last / first) ** (1 + gutter) if log else first + (last - first) * (1 + gutter)
+    kind = {"type": "log"} if log else {}
     return {
         "field": field,
         "type": "quantitative",
-        "scale": {"domain": [first, first + (last - first) * (1 + GUTTER)], "nice": False},
+        "scale": {**kind, "domain": [first, end], "nice": False},
         "axis": {
             "values": ticks,
             "format": ",d",

@@ -301,9 +301,16 @@ def test_without_the_chapters_text_run_says_so_and_goes_on(instant, monkeypatch)
     assert Store().get(1).spec.corpus == corpus.PYTHON_REFERENCE
 
 
+def only(patch, experiment):
+    """Nothing but this experiment is there to reproduce."""
+    for name in list(EXPERIMENTS):
+        patch.delitem(EXPERIMENTS, name)
+    patch.setitem(EXPERIMENTS, experiment.id, experiment)
+
+
 def test_reproduce_measures_what_is_missing_and_resumes_what_stopped(instant, tiny_corpus, monkeypatch):
     monkeypatch.setattr(commands, "corpus", SimpleNamespace(TINYSHAKESPEARE=tiny_corpus))
-    monkeypatch.setitem(EXPERIMENTS, "averages", replace(AVERAGES, seeds=(0, 1)))
+    only(monkeypatch, replace(AVERAGES, seeds=(0, 1)))
     instant.outcomes["average"] = {"state": "failed", "reason": "disk full"}
     code, out, err = cli("reproduce")
     assert (code, out) == (1, "")
@@ -342,7 +349,7 @@ def story(tmp_path_factory, tiny_text):
             budgets={"quick": TINY, "chapter": TINY},
             seeds=(SEED,),
         )
-        patch.setitem(EXPERIMENTS, "averages", replace(tiny, variants=("no-context", "average-added")))
+        only(patch, replace(tiny, variants=("no-context", "average-added")))
         wanted = commands.specs
 
         def absurd(*arguments):

@@ -37,6 +37,14 @@ def test_a_remembered_speed_decides():
     assert estimates.run_seconds(spec) == pytest.approx(estimates.START_SECONDS + spec.budget.steps * 0.5)
 
 
+def test_a_model_timed_on_one_budget_is_known_on_the_other():
+    short, long = (specs("averages", name, (0,), "python-reference")[0] for name in ("quick", "chapter"))
+    estimates.remember(short, 0.1)
+    tokens = long.budget.batch_size / short.budget.batch_size
+    expected = estimates.START_SECONDS + long.budget.steps * 0.1 * tokens
+    assert estimates.run_seconds(long) == pytest.approx(expected, rel=0.2)  # evaluations weigh less there
+
+
 def test_a_sweep_shares_the_slots():
     four = quick()
     for spec in four:

@@ -21,6 +21,21 @@ CHAPTER = {
     ("averages", "average-positions"): (247.9 - 2.14, 248.2 - 2.14),
     ("averages", "average-added"): 60.45,
 }
+# The same for what is not the table's own metric. A perplexity gap is what the division is worth.
+CHAPTER_FIGURES = {
+    ("scaling-training", "undivided-1024", "score_std"): 5147,
+    ("scaling-training", "divided-1024", "score_std"): 3.44,
+    ("scaling-training", "undivided-1024", "frozen_share"): 0.999,
+    ("scaling-training", "undivided-1024", "perplexity_gap"): 17,
+    ("scaling-training", "undivided-256", "perplexity_gap"): 18,
+    ("scaling-training-long", "undivided-32", "perplexity_gap"): (-1, 0),
+}
+METRICS = {"validation_perplexity", "train_perplexity", "score_std", "entropy_nats", "frozen_share"}
+CHAPTER_BUDGETS = [
+    (name, variant_id, shown.budget("chapter", variant_id))
+    for name, shown in EXPERIMENTS.items()
+    for variant_id in shown.variants
+]
 
 
 def spec(**changes):
@@ -103,6 +118,13 @@ def test_every_field_of_a_budget_is_policed():
     assert {field.name for field in fields(Budget)} == {*WHOLE, "learning_rate"}
 
 
+def test_a_budget_is_decided_by_all_but_how_often_it_is_looked_at():
+    budget = Budget(steps=3)
+    watched = {"evaluate_every": 100, "checkpoint_every": 250}
+    assert budget.decisive() | watched == budget.to_dict()
+    assert not budget.decisive().keys() & watched.keys()
+
+
 @given(st.data(), st.sampled_from(sorted(WHOLE)))
 def test_a_wrong_number_in_a_budget_is_refused(data, name):
     wrong = data.draw(
@@ -146,7 +168,10 @@ def test_an_experiment_is_complete(name):
     assert set(shown.variants) <= set(VARIANTS)
     assert len(set(shown.variants)) == len(shown.variants)
     assert set(shown.budgets) == {"quick", "chapter"}
-    assert shown.budgets["quick"].steps < shown.budgets["chapter"].steps
+    assert set(shown.own_budgets) <= set(shown.variants)
+    for variant_id in shown.variants:
+        assert shown.budget("quick", variant_id).steps < shown.budget("chapter", variant_id).steps
+    assert shown.metric in METRICS
     assert len(set(shown.seeds)) == len(shown.seeds) >= 2, "a spread needs two seeds"
     assert 0 in shown.seeds, "weights are shipped of seed 0"
     assert {shown.shows, shown.hides, shown.title, shown.unit, shown.metric}.isdisjoint({""})
@@ -154,10 +179,20 @@ def test_an_experiment_is_complete(name):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_learned_table_covers_the_training_window(name):
-    for budget in EXPERIMENTS[name].budgets.values():
-        for variant in EXPERIMENTS[name].variants:
-            config = VARIANTS[variant].config
-            assert config.positions != "learned" or config.max_positions >= budget.context_length
+    shown = EXPERIMENTS[name]
+    for variant_id in shown.variants:
+        config = VARIANTS[variant_id].config
+        longest = max(shown.budget(budget, variant_id).context_length for budget in shown.budgets)
+        if config.positions == "learned" or config.mixer == "matrix":
+            assert config.max_positions >= longest
+
+
+@pytest.mark.parametrize(("name", "variant_id", "budget"), CHAPTER_BUDGETS)
+def test_a_chapter_budget_is_a_variants_own_or_the_experiments(name, variant_id, budget):
+    shown = EXPERIMENTS[name]
+    assert budget == shown.own_budgets.get(variant_id, shown.budgets["chapter"])
+    assert shown.budget("quick", variant_id) == shown.budgets["quick"]
+    assert shown.budget("chapter") == shown.budgets["chapter"]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -165,7 +200,7 @@ def test_the_chapters_values_are_of_printed_rows_and_sane(name):
     shown = EXPERIMENTS[name]
     for (variant, metric), value in shown.chapter.items():
         assert variant in shown.variants
-        assert metric == shown.metric
+        assert metric in METRICS | {"perplexity_gap"}
         assert value.low <= value.middle <= value.high
         assert value.printed == (value.low == value.high)
         assert 0 < value.tolerance < 1
@@ -181,6 +216,47 @@ def test_the_chapters_values_are_those_it_gives(name, variant):
     else:
         assert (value.low, value.high) == pytest.approx(said, abs=1e-9)
         assert not value.printed
+
+
+@pytest.mark.parametrize(("name", "variant_id", "metric"), CHAPTER_FIGURES)
+def test_the_chapters_other_figures_are_those_it_gives(name, variant_id, metric):
+    said, value = CHAPTER_FIGURES[name, variant_id, metric], EXPERIMENTS[name].chapter[variant_id, metric]
+    low, high = said if isinstance(said, tuple) else (said, said)
+    assert (value.low, value.high, value.printed) == (low, high, low == high)
+
+
+def test_no_figure_is_the_chapters_that_it_does_not_give():
+    given_here = {(name, variant_id, "validation_perplexity") for name, variant_id in CHAPTER} | set(
+        CHAPTER_FIGURES
+    )
+    assert given_here == {(name, *key) for name, shown in EXPERIMENTS.items() for key in shown.chapter}
+
+
+def test_a_gap_is_between_a_variant_and_one_of_its_own_budget():
+    for shown in EXPERIMENTS.values():
+        for variant_id, metric in shown.chapter:
+            if metric == "perplexity_gap":
+                parent = VARIANTS[variant_id].parent
+                assert parent in shown.variants
+                assert shown.budget("chapter", variant_id) == shown.budget("chapter", parent)
+
+
+def test_the_scaling_budgets_are_those_the_chapter_gives():
+    # Head widths 32 and 128 for 3000 steps; then 128, 256 and 1024 for 1500 steps of batch 32.
+    long = Budget(steps=3000, batch_size=64)
+    short = replace(long, steps=1500, batch_size=32)
+    for kind in ("divided", "undivided"):
+        for width, budget in ((32, long), (128, short), (256, short), (1024, short)):
+            assert EXPERIMENTS["scaling-training"].budget("chapter", f"{kind}-{width}") == budget
+        for width in (32, 128):
+            assert EXPERIMENTS["scaling-training-long"].budget("chapter", f"{kind}-{width}") == long
+        config = VARIANTS[f"{kind}-256"].config
+        assert (config.n_head, config.head_width, config.connection, config.positions) == (
+            1,
+            256,
+            "add",
+            "learned",
+        )
 
 
 def test_the_chapters_budget_is_the_one_it_prints():
@@ -220,6 +296,15 @@ def test_a_sweep_is_every_variant_of_every_seed_seed_by_seed(tiny_corpus):
         assert one.budget == EXPERIMENTS["averages"].budgets["quick"]
         assert one.corpus_sha256.startswith(tiny_corpus.removeprefix("upload-"))
     assert len({s.digest for s in made}) == len(made)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_sweep_gives_every_variant_its_own_budget(tiny_corpus, name):
+    shown = EXPERIMENTS[name]
+    for budget_name in shown.budgets:
+        made = launch.specs(name, budget_name, shown.seeds, tiny_corpus)
+        assert [s.budget for s in made] == [shown.budget(budget_name, s.variant) for s in made]
+        assert len({s.digest for s in made}) == len(made)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +399,20 @@ def test_every_field_of_the_configuration_changes_the_digest():
     changed["tied"] = replace(base, tied=True, unembedding_bias=False)
     assert set(changed) == {field.name for field in fields(ModelConfig)}
     assert len({spec(config=c).digest for c in [base, *changed.values()]}) == len(changed) + 1
+
+
+def test_a_digest_names_the_configuration_by_what_it_changes():
+    # so that a field that is added later, at its default, leaves every stored digest as it is
+    root = spec(config=ModelConfig())
+    expected = {
+        "config": {},
+        "budget": root.budget.decisive(),
+        "corpus_sha256": root.corpus_sha256,
+        "seed": 0,
+    }
+    assert root.digest == digest(expected)
+    average = spec(config=replace(ModelConfig(), mixer="average"))
+    assert average.digest == digest({**expected, "config": {"mixer": "average"}})
 
 
 def test_equal_runs_have_equal_digests_though_one_was_typed_as_a_whole_number():

@@ -21,11 +21,12 @@ LAYERS = (
     ("engine.models.block",),
     ("engine.models.transformer",),
     ("engine.corpus", "engine.variants", "engine.experiments"),
-    ("engine.runs.spec", "engine.evaluation", "engine.checkpoint"),
+    ("engine.runs.spec", "engine.evaluation", "engine.generation", "engine.checkpoint"),
     ("engine.training", "engine.runs.store", "engine.runs.launch"),
     ("engine.probes", "engine.circuits"),
     ("engine.runs.supervise", "engine.runs.local"),
     ("engine.device",),
+    ("engine.probes.sandbox",),  # watches a process as supervise does
     ("engine.estimates", "engine.reference"),
     ("engine.runs.trainer", "engine.runs.dispatcher"),
     ("engine",),  # commands, __main__ and whatever has no place of its own yet

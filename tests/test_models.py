@@ -19,13 +19,14 @@ from engine.models.config import (
     MAX_POSITIONS,
     MAX_VOCAB,
     MAX_WIDTH,
+    WITHOUT_HEADS,
     Connection,
     Mixer,
     ModelConfig,
     Positions,
     ScoreScale,
 )
-from engine.models.mixers import CausalSelfAttention, UniformAverage
+from engine.models.mixers import ATTENTION, CausalSelfAttention, LearnedMatrix, UniformAverage, make_mixer
 from engine.models.positions import LearnedPositions, NoPositions
 from engine.models.transformer import Transformer, parameter_count
 from engine.variants import VARIANTS
@@ -40,6 +41,15 @@ COMBINATIONS = {
     )
 }
 MODELS = {name: variant.config for name, variant in VARIANTS.items()} | COMBINATIONS
+MIXING = [name for name in MODELS if MODELS[name].mixer != "none"]
+UNMASKED = [name for name in MIXING if MODELS[name].mixer == "unmasked"]
+CAUSAL = [name for name in MODELS if name not in UNMASKED]
+MIXERS = [mixer for mixer in get_args(Mixer) if mixer != "none"]
+SCORED = [mixer for mixer in MIXERS if mixer not in WITHOUT_HEADS]
+# Learned projections of the residual stream, W_O apart.
+PROJECTIONS = {"raw": (), "query-key": ("W_Q", "W_K")} | dict.fromkeys(
+    ("attention", "unmasked"), ("W_Q", "W_K", "W_V")
+)
 CHAPTER_BLOCK = ModelConfig(
     mixer="attention",
     connection="pre-norm",
@@ -72,21 +82,30 @@ def model(config, seed=0):
 
 def attention(config, seed=0, positions=None):
     torch.manual_seed(seed)
-    return CausalSelfAttention(config, positions or NoPositions())
+    return ATTENTION[config.mixer](config, positions or NoPositions())
+
+
+def soft(config):
+    """A model whose every weight is large enough to be felt: small inputs, so that no head is frozen."""
+    transformer = model(config)
+    with torch.no_grad():
+        for table in (m for m in transformer.modules() if isinstance(m, nn.Embedding)):
+            table.weight.mul_(0.1)
+    return transformer
 
 
 def tokens(config, length=12, seed=1):
     return torch.randint(config.vocab_size, (2, length), generator=torch.Generator().manual_seed(seed))
 
 
-def head_config(n_head=1, d_model=32, **more):
-    return ModelConfig(mixer="attention", d_model=d_model, n_head=n_head, **more)
+def head_config(n_head=1, d_model=32, mixer="attention", **more):
+    return ModelConfig(mixer=mixer, d_model=d_model, n_head=n_head, **more)
 
 
 # What lies ahead
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", CAUSAL)
 def test_a_later_token_never_changes_earlier_logits(name):
     transformer, ids = model(MODELS[name]), tokens(MODELS[name])
     with torch.no_grad():
@@ -101,7 +120,7 @@ def test_a_later_token_never_changes_earlier_logits(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_an_earlier_token_reaches_later_logits_only_through_a_mixer(name):
-    transformer, ids = model(MODELS[name]), tokens(MODELS[name])
+    transformer, ids = soft(MODELS[name]), tokens(MODELS[name])
     changed = ids.clone()
     changed[:, 0] = (changed[:, 0] + 1) % MODELS[name].vocab_size
     with torch.no_grad():
@@ -109,22 +128,38 @@ def test_an_earlier_token_reaches_later_logits_only_through_a_mixer(name):
     assert reached.tolist() == [True] + [MODELS[name].mixer != "none"] * (ids.shape[1] - 1)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].mixer != "none"])
-def test_rows_of_weights_sum_to_one_and_the_future_is_exactly_zero(name):
-    transformer = model(MODELS[name])
-    mixers = [m for m in transformer.modules() if hasattr(m, "attention_weights")]
-    assert len(mixers) == MODELS[name].n_layer
+@pytest.mark.parametrize("name", UNMASKED)
+def test_without_its_mask_a_head_sees_what_it_should_predict(name):
+    transformer, ids = soft(MODELS[name]), tokens(MODELS[name])
+    changed = ids.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % MODELS[name].vocab_size
+    with torch.no_grad():
+        leaked = (transformer(ids) - transformer(changed)).abs().amax(dim=(0, 2)) > 0
+    assert leaked.all()
+
+
+def mixers_of(name):
+    found = [m for m in model(MODELS[name]).modules() if hasattr(m, "attention_weights")]
+    assert len(found) == MODELS[name].n_layer
+    return found
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_rows_of_weights_sum_to_one_over_the_past_and_the_future_is_exactly_zero(name):
     x = torch.randn(3, 12, MODELS[name].d_model)
-    for mixer in mixers:
+    for mixer in mixers_of(name):
         weights = mixer.attention_weights(x)
         assert weights.shape[-2:] == (12, 12)
         assert (weights.sum(dim=-1) - 1).abs().max() < 1e-6
-        assert torch.equal(weights.triu(1), torch.zeros_like(weights))
-        assert (weights.tril() + torch.ones(12, 12).triu(1) > 0).all()
+        past = torch.ones(12, 12, dtype=torch.bool).tril()
+        assert (weights[..., past] > 0).all()
+        future = weights[..., ~past]
+        assert (future > 0).all() if name in UNMASKED else torch.equal(future, torch.zeros_like(future))
 
 
-def test_the_future_is_exactly_zero_however_large_the_scores():
-    mixer = attention(head_config(score_scale="none"))
+@pytest.mark.parametrize("mixer", [mixer for mixer in SCORED if mixer != "unmasked"])
+def test_the_future_is_exactly_zero_however_large_the_scores(mixer):
+    mixer = attention(head_config(mixer=mixer, score_scale="none"))
     x = 1e4 * torch.randn(2, 9, 32)
     weights = mixer.attention_weights(x)
     assert weights.isfinite().all()
@@ -132,9 +167,10 @@ def test_the_future_is_exactly_zero_however_large_the_scores():
     assert mixer(x).isfinite().all()
 
 
-@pytest.mark.parametrize("mixer", [UniformAverage(), attention(head_config(4, output_projection=True))])
+@pytest.mark.parametrize("mixer", MIXERS)
 def test_a_context_of_one_attends_to_itself_alone(mixer):
-    weights = mixer.attention_weights(torch.randn(2, 1, 32))
+    made = make_mixer(head_config(4, mixer=mixer, output_projection=True), NoPositions())
+    weights = made.attention_weights(torch.randn(2, 1, 32))
     assert torch.equal(weights, torch.ones_like(weights))
     assert weights.shape[-2:] == (1, 1)
 
@@ -142,14 +178,27 @@ def test_a_context_of_one_attends_to_itself_alone(mixer):
 # Two paths, one computation
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", get_args(ScoreScale))
-@pytest.mark.parametrize("projected", [True, False])
+@pytest.mark.parametrize("mixer", SCORED)
 @pytest.mark.parametrize("heads", [1, 4])
 @pytest.mark.parametrize("length", [1, 2, 33])
-def test_the_fused_path_equals_the_readable_one(length, heads, projected, scale, dtype):
-    mixer = attention(head_config(heads, output_projection=projected, score_scale=scale)).to(dtype)
-    assert_paths_agree(mixer, torch.randn(3, length, 32, dtype=dtype))
+def test_the_fused_path_equals_the_readable_one(length, heads, mixer, scale):
+    for projected, dtype in product([True, False], [torch.float32, torch.float64]):
+        made = attention(head_config(heads, mixer=mixer, output_projection=projected, score_scale=scale))
+        with torch.no_grad():
+            for name, parameter in made.named_parameters():
+                if name in ("scale", "norm_q.weight", "norm_k.weight"):
+                    parameter.mul_(torch.rand_like(parameter) + 0.5)  # trained: no gain is what it was
+        assert_paths_agree(made.to(dtype), torch.randn(3, length, 32, dtype=dtype))
+
+
+@pytest.mark.parametrize("mixer", [UniformAverage(), LearnedMatrix(ModelConfig(max_positions=40))])
+@pytest.mark.parametrize("length", [1, 2, 33])
+def test_a_mixer_without_heads_multiplies_by_its_weights(length, mixer):
+    x = torch.randn(3, length, 32)
+    for parameter in mixer.parameters():
+        nn.init.normal_(parameter)
+    assert (mixer(x) - mixer.attention_weights(x)[0] @ x).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize(("heads", "width"), [(1, 48), (3, 8), (4, 1)])
@@ -192,15 +241,125 @@ def assert_paths_agree(mixer, x):
     expected = mixer.W_O((mixer.attention_weights(x) @ v).transpose(1, 2).flatten(2))
     got = mixer(x)
     assert got.dtype == x.dtype
-    assert (got - expected).abs().max() < (1e-6 if x.dtype == torch.float32 else 1e-14)
+    # Rounding a score by its last digit changes its weight by as much, relatively.
+    rounding = 8 * torch.finfo(x.dtype).eps * max(1.0, mixer.scores(x).abs().max().item())
+    assert (got - expected).abs().max() < rounding
 
 
-def test_undivided_scores_are_the_divided_ones_times_the_root_of_d_head():
+@pytest.mark.parametrize(("scale", "factor"), [("none", 1), ("sqrt", 4), ("learned", 4), ("width", 16)])
+@pytest.mark.parametrize("mixer", SCORED)
+def test_a_scale_divides_the_scores_by_its_number(mixer, scale, factor):
     x = torch.randn(2, 9, 32)
-    divided, undivided = (
-        attention(head_config(2, score_scale=scale)).scores(x) for scale in ("sqrt", "none")
-    )
-    assert torch.allclose(undivided, divided * 4, rtol=1e-5, atol=1e-6)
+    made = attention(head_config(2, mixer=mixer, score_scale=scale))
+    q, k = (w(x).view(2, 9, 2, 16).transpose(1, 2) for w in (made.W_Q, made.W_K))
+    assert torch.allclose(made.scores(x) * factor, q @ k.transpose(-2, -1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_learned_scale_begins_as_the_usual_one_and_is_learned_by_every_head_alone():
+    x = torch.randn(2, 9, 32)
+    learned, usual = (attention(head_config(4, score_scale=scale)) for scale in ("learned", "sqrt"))
+    assert torch.equal(learned.scores(x), usual.scores(x))
+    assert torch.equal(learned(x), usual(x))
+    learned(x).square().sum().backward()
+    assert learned.scale.grad.shape == (4, 1, 1)
+    assert (learned.scale.grad != 0).all()
+    with torch.no_grad():
+        learned.scale[2] *= 3
+    ratio = (learned.scores(x) / usual.scores(x)).mean(dim=(0, 2, 3))
+    assert torch.allclose(ratio, torch.tensor([1.0, 1.0, 3.0, 1.0]))
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 1e3])
+@pytest.mark.parametrize("mixer", SCORED)
+def test_qk_norm_gives_queries_and_keys_a_root_mean_square_of_one_before_their_gain(mixer, size):
+    made = attention(head_config(2, mixer=mixer, score_scale="qk-norm"))
+    x = size * torch.randn(2, 9, 32)
+    q, k = made.queries_and_keys(x)
+    for vectors in (q / made.scale, k):
+        assert torch.allclose(vectors.square().mean(dim=-1).sqrt(), torch.ones(2, 2, 9), atol=1e-3)
+    assert made.scores(x).abs().max() <= 16**0.5 + 1e-4  # |q| |k| / sqrt(K), whatever the input's size
+    with torch.no_grad():
+        made.norm_q.weight.copy_(torch.arange(16.0))
+    assert torch.allclose(made.queries_and_keys(x)[0], q * torch.arange(16.0), atol=1e-5)
+
+
+def test_only_qk_norm_does_not_see_how_long_a_vector_is():
+    x = torch.randn(2, 9, 32)
+    for scale in get_args(ScoreScale):
+        made = attention(head_config(2, score_scale=scale))
+        longer = 1 if scale == "qk-norm" else 9
+        assert torch.allclose(made.scores(3 * x), longer * made.scores(x), rtol=1e-3, atol=1e-4)
+
+
+# What may be matched, and what is copied
+
+
+def asymmetry(mixer, x):
+    scores = mixer.scores(x)
+    return ((scores - scores.transpose(-2, -1)).abs().max() / scores.abs().max()).item()
+
+
+@pytest.mark.parametrize("scale", get_args(ScoreScale))
+@pytest.mark.parametrize("heads", [1, 4])
+def test_raw_scores_are_symmetric_and_two_projections_break_that(heads, scale):
+    x = torch.randn(2, 17, 32)
+    for mixer in SCORED:
+        found = asymmetry(attention(head_config(heads, mixer=mixer, score_scale=scale)), x)
+        assert found < 1e-6 if mixer == "raw" else found > 0.1
+
+
+def test_raw_scores_are_products_of_tokens_and_each_token_looks_at_itself():
+    x = torch.randn(2, 17, 32, generator=torch.Generator().manual_seed(0))
+    raw = attention(head_config(mixer="raw"))
+    assert torch.allclose(raw.scores(x)[:, 0], x @ x.transpose(1, 2) / math.sqrt(32), atol=1e-5)
+    assert (raw.scores(x)[:, 0].argmax(dim=-1) == torch.arange(17)).all()
+
+
+@pytest.mark.parametrize("mixer", SCORED)
+def test_a_mixer_learns_the_projections_of_its_rung_and_copies_the_rest(mixer):
+    made = attention(head_config(mixer=mixer))
+    assert [name for name, _ in made.named_parameters()] == [f"{w}.weight" for w in PROJECTIONS[mixer]]
+    x = torch.randn(2, 9, 32)
+    values = made.W_V(x) if "W_V" in PROJECTIONS[mixer] else x
+    assert torch.allclose(made(x), made.attention_weights(x)[:, 0] @ values, atol=1e-5)
+
+
+def test_each_rung_is_drawn_as_the_one_below_it():
+    # A row of the ladder differs by its part alone, not by another draw of what both have.
+    for scale in get_args(ScoreScale):
+        rungs = {mixer: attention(head_config(mixer=mixer, score_scale=scale)) for mixer in SCORED}
+        whole = dict(rungs["attention"].named_parameters())
+        for rung in rungs.values():
+            assert all(torch.equal(p, whole[name]) for name, p in rung.named_parameters())
+
+
+def test_a_learned_matrix_begins_as_the_average_and_is_the_same_for_every_sentence():
+    matrix, x = LearnedMatrix(ModelConfig(max_positions=20)), torch.randn(3, 9, 32)
+    assert torch.equal(matrix.attention_weights(x), UniformAverage().attention_weights(x))
+    assert torch.allclose(matrix(x), UniformAverage()(x), atol=1e-6)
+    nn.init.normal_(matrix.matrix)
+    weights = matrix.attention_weights(x)
+    assert weights.shape == (1, 1, 9, 9)
+    assert torch.equal(weights, matrix.attention_weights(torch.randn(5, 9, 32)))
+    assert torch.equal(weights[..., :4, :4], matrix.attention_weights(x[:, :4]))  # a prefix keeps its rows
+    assert not torch.allclose(weights, UniformAverage().attention_weights(x), atol=0.1)
+
+
+def test_a_learned_matrix_tells_its_rows_apart_by_place_alone():
+    """It learns "four tokens back", and mixes whatever stands there."""
+    matrix = LearnedMatrix(ModelConfig(max_positions=8))
+    with torch.no_grad():
+        matrix.matrix.copy_(50.0 * (torch.arange(8).view(-1, 1) - torch.arange(8) == 4))
+    x = torch.randn(2, 8, 32)
+    assert torch.allclose(matrix(x)[:, 4:], x[:, :4], atol=1e-5)
+
+
+def test_without_mask_and_positions_a_head_is_indifferent_to_order_and_the_mask_changes_that():
+    x, order = torch.randn(2, 9, 32), torch.randperm(9, generator=torch.Generator().manual_seed(1))
+    for mixer in SCORED:
+        made = attention(head_config(2, mixer=mixer))
+        moved = (made(x[:, order]) - made(x)[:, order]).abs().max()
+        assert moved < 1e-5 if mixer == "unmasked" else moved > 1e-2
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -389,8 +548,14 @@ def test_only_pre_norm_ends_with_a_norm(connection):
 @pytest.mark.parametrize("mixer", get_args(Mixer))
 def test_a_block_has_the_sublayers_it_was_asked_for(mixer, d_ff):
     block = Block(ModelConfig(**SMALL, mixer=mixer, d_ff=d_ff), NoPositions())
-    kinds = {"none": [], "average": [UniformAverage], "attention": [CausalSelfAttention]}[mixer]
-    assert [type(c.sublayer) for c in block] == kinds + [FeedForward] * (d_ff > 0)
+    kinds = {"none": [], "average": [UniformAverage], "matrix": [LearnedMatrix]}.get(mixer)
+    expected = [ATTENTION[mixer]] if kinds is None else kinds
+    assert [type(c.sublayer) for c in block] == expected + [FeedForward] * (d_ff > 0)
+
+
+def test_every_mixer_with_heads_is_attention():
+    assert set(ATTENTION) == set(SCORED) == set(PROJECTIONS)
+    assert all(issubclass(kind, CausalSelfAttention) for kind in ATTENTION.values())
 
 
 # Sizes
@@ -398,14 +563,16 @@ def test_a_block_has_the_sublayers_it_was_asked_for(mixer, d_ff):
 
 def closed_form(c):
     """Learned numbers of a configuration, counted by hand."""
-    joined = c.n_head * c.head_width
-    attention = 3 * joined * (c.d_model + c.qkv_bias)
-    if c.output_projection:
-        attention += c.d_model * (joined + c.output_bias)
+    mixer = c.max_positions**2 if c.mixer == "matrix" else 0
+    if c.mixer in PROJECTIONS:
+        joined = c.n_head * c.head_width
+        mixer += len(PROJECTIONS[c.mixer]) * joined * (c.d_model + c.qkv_bias)
+        mixer += c.d_model * (joined + c.output_bias) if c.output_projection else 0
+        mixer += {"learned": c.n_head, "qk-norm": 2 * c.head_width}.get(c.score_scale, 0)
     feed_forward = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model if c.d_ff else 0
     sublayers = (c.mixer != "none") + (c.d_ff > 0)
     norms = sublayers * 2 * c.d_model if c.connection in ("pre-norm", "post-norm") else 0
-    block = (attention if c.mixer == "attention" else 0) + feed_forward + norms
+    block = mixer + feed_forward + norms
     return (
         c.vocab_size * c.d_model * (1 if c.tied else 2)
         + (c.vocab_size if c.unembedding_bias else 0)
@@ -429,6 +596,13 @@ def test_the_sizes_of_the_averages():
     sizes = {name: size(variant.config) for name, variant in VARIANTS.items()}
     assert sizes["no-context"] == sizes["average"] == sizes["average-added"] == 2 * 1024 * 128 + 1024
     assert sizes["average-positions"] == sizes["average"] + 128 * 128
+
+
+def test_the_sizes_of_the_rungs_of_query_key_value():
+    base = size(VARIANTS["average-added-positions"].config)
+    more = {name: size(VARIANTS[name].config) - base for name in ("matrix", "raw", "query-key", "one-head")}
+    assert more == {"matrix": 128**2, "raw": 0, "query-key": 2 * 128**2, "one-head": 3 * 128**2}
+    assert size(VARIANTS["unmasked"].config) == size(VARIANTS["one-head"].config)
 
 
 def test_the_chapters_block_has_the_sizes_it_prints():
@@ -534,6 +708,11 @@ def test_a_flag_is_true_or_false_and_nothing_like_it(name, wrong):
         ({"mixer": "attention", "n_head": 256}, ["d_model 128", "256 heads"]),
         ({"mixer": "attention", "n_head": 3, "d_head": 32}, ["3 heads of 32 = 96", "d_model 128", "output"]),
         ({"mixer": "attention", "d_head": 256}, ["1 heads of 256 = 256", "d_model 128"]),
+        *(
+            ({"mixer": mixer, "d_head": 64, "output_projection": True}, ["W_V", "1 heads of 64 = 64"])
+            for mixer in ("raw", "query-key")
+        ),
+        ({"mixer": "unmasked", "n_head": 3}, ["d_model 128", "3 heads"]),
         ({"tied": True}, ["tied", "unembedding_bias", "false"]),
     ],
 )
@@ -542,6 +721,12 @@ def test_fields_that_disagree_are_refused(given, said):
         ModelConfig(**given)
     assert not [words for words in said if words not in str(refused.value)]
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("mixer", WITHOUT_HEADS)
+def test_without_heads_their_number_is_free(mixer):
+    config = ModelConfig(mixer=mixer, n_head=3, d_head=7)
+    assert model(config)(torch.zeros(1, 4, dtype=torch.long)).shape == (1, 4, 1024)
 
 
 def test_three_heads_work_once_their_width_is_given():
@@ -568,7 +753,9 @@ def test_a_configuration_is_a_frozen_value_made_by_keyword():
 
 @st.composite
 def configs(draw):
-    heads, width = draw(st.integers(1, 8)), draw(st.none() | st.integers(1, 64))
+    named = {name: draw(st.sampled_from(get_args(kind))) for name, kind in NAMED.items()}
+    heads = draw(st.integers(1, 8))
+    width = None if named["mixer"] in ("raw", "query-key") else draw(st.none() | st.integers(1, 64))
     tied = draw(st.booleans())
     return ModelConfig(
         vocab_size=draw(st.integers(1, MAX_VOCAB)),
@@ -583,7 +770,7 @@ def configs(draw):
         unembedding_bias=False if tied else draw(st.booleans()),
         qkv_bias=draw(st.booleans()),
         output_bias=draw(st.booleans()),
-        **{name: draw(st.sampled_from(get_args(kind))) for name, kind in NAMED.items()},
+        **named,
     )
 
 
@@ -591,3 +778,13 @@ def configs(draw):
 def test_a_configuration_survives_json_and_its_size_is_known_beforehand(config):
     assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     assert size(config) == closed_form(config)
+
+
+@given(configs())
+def test_a_configuration_is_its_changes_from_the_root(config):
+    assert ModelConfig(**config.changes()) == config
+    assert all(value != getattr(ModelConfig(), name) for name, value in config.changes().items())
+
+
+def test_the_root_changes_nothing():
+    assert ModelConfig().changes() == {}

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine import corpus, device, paths
-from engine.experiments import AVERAGES, Budget
+from engine.experiments import AVERAGES, EXPERIMENTS, Budget
 from engine.runs import dispatcher, files
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store
@@ -152,7 +152,11 @@ def test_the_tick_stays_with_its_run_when_rows_move(store):
         ("run", "2", "run is '2'; allowed: the number of a run that is here, 1 to 1. Used: none."),
         ("run", "9" * 30, "Used: none."),
         ("state", "nosuch", "state is 'nosuch'; allowed: all, or some of queued, running, done"),
-        ("experiment", "nosuch", "experiment is 'nosuch'; allowed: all, averages. Used: all."),
+        (
+            "experiment",
+            "nosuch",
+            f"experiment is 'nosuch'; allowed: all, {', '.join(sorted(EXPERIMENTS))}. Used: all.",
+        ),
         ("nosuch", "1", "nosuch is no setting of this page"),
     ],
 )

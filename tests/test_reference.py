@@ -15,8 +15,12 @@ SHIPPED = {name: found for name in EXPERIMENTS if (found := reference.load(name)
 ROWS = [(name, row) for name, found in SHIPPED.items() for row in found.rows]
 
 
+# Their chapter budgets are hours of training that are not done; their pages say that none is shipped.
+NOT_YET = {"mask", "query-key-value", "scaling-training", "scaling-training-long", "scaling-scales"}
+
+
 def test_every_experiment_ships_a_reference():
-    assert set(SHIPPED) == set(EXPERIMENTS)
+    assert set(SHIPPED) == set(EXPERIMENTS) - NOT_YET
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -27,12 +31,12 @@ def test_it_is_whole_and_says_where_it_was_measured(name):
     assert shipped.device
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", shipped.date)
     assert set(shipped.versions) == {"lab", "torch", "python"}
-    for row in shipped.rows.values():
+    for variant_id, row in shipped.rows.items():
         assert row.seeds == experiment.seeds
         for seed in row.seeds:
             curve = row.curves[str(seed)]
             assert curve[0][0] == 0
-            assert curve[-1][0] == experiment.budgets["chapter"].steps
+            assert curve[-1][0] == experiment.budget("chapter", variant_id).steps
             assert curve[-1][1] == pytest.approx(row.measured[str(seed)][experiment.metric], abs=1e-3)
 
 
@@ -73,14 +77,14 @@ def test_positions_help_the_replaced_average_in_every_paired_seed():
     assert statistics.fmean(gains) == pytest.approx(2.14, abs=1.5)
 
 
-@pytest.mark.parametrize("name", reference.WEIGHTS)
+@pytest.mark.parametrize("name", sorted(set(reference.WEIGHTS) & set(SHIPPED)))
 def test_shipped_weights_load_into_their_variant_without_optimiser_state(name):
     for variant_id in reference.WEIGHTS[name]:
         path = reference.weights(name, variant_id)
         assert path is not None
         tensors, header = checkpoint.load(path)
         assert all(key.startswith("model.") for key in tensors)
-        assert header["step"] == EXPERIMENTS[name].budgets["chapter"].steps
+        assert header["step"] == EXPERIMENTS[name].budget("chapter", variant_id).steps
         model, _ = checkpoint.load_model(path)
         assert model.config == VARIANTS[variant_id].config
 

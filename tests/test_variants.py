@@ -10,6 +10,7 @@ from dataclasses import fields
 import pytest
 
 from engine.experiments import EXPERIMENTS
+from engine.models import block, mixers, positions
 from engine.models.config import ModelConfig
 from engine.variants import VARIANTS, variant
 
@@ -24,6 +25,9 @@ PRINTED = {
     },
     "norm-placement": {"pre-norm", "pre-norm-warmup", "post-norm", "post-norm-warmup"},
     "positions": {"none", "learned", "sinusoidal", "rope", "alibi"},
+    "scaling-training": {
+        f"{kind}-{width}" for kind in ("divided", "undivided") for width in (32, 128, 256, 1024)
+    },
     "winograd-closed": {"average", "one-block", "two-blocks"},
 }
 
@@ -95,9 +99,33 @@ def test_lines_of_code_counts_code_alone():
     assert lines_of_code(lines_of_code) == 9
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", [name for name in PRINTED if name in EXPERIMENTS])
 def test_the_printed_ids_exist(name):
     assert PRINTED[name] <= set(EXPERIMENTS[name].variants)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_variants_of_an_experiment_have_names_of_their_own(name):
+    shown = [VARIANTS[variant_id] for variant_id in EXPERIMENTS[name].variants]
+    assert len({made.title for made in shown}) == len({made.short for made in shown}) == len(shown)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_no_variant_is_left_over(name):
+    used = {variant_id for shown in EXPERIMENTS.values() for variant_id in shown.variants}
+    assert name in used or any(made.parent == name for made in VARIANTS.values())
+
+
+def defined_in(module):
+    found = inspect.getmembers(module, inspect.isclass)
+    return [kind for _, kind in found if kind.__module__ == module.__name__]
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for module in (mixers, positions, block) for kind in defined_in(module)]
+)
+def test_every_part_of_a_model_is_short_enough_to_print(kind):
+    assert lines_of_code(kind) <= MAX_SOURCE_LINES
 
 
 def test_an_unknown_variant_is_refused_with_those_there_are():

@@ -7,10 +7,11 @@ before a run exists.
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, get_args
 
-Mixer = Literal["none", "average", "attention"]
+Mixer = Literal["none", "average", "matrix", "raw", "query-key", "attention", "unmasked"]
+WITHOUT_HEADS = ("none", "average", "matrix")
 Connection = Literal["replace", "add", "pre-norm", "post-norm"]
 Positions = Literal["none", "learned"]
-ScoreScale = Literal["sqrt", "none"]
+ScoreScale = Literal["sqrt", "none", "width", "learned", "qk-norm"]
 
 MAX_WIDTH = 16_384
 MAX_VOCAB = 1_000_000
@@ -27,11 +28,13 @@ class ModelConfig:
         d_model: D, width of the residual stream.
         n_layer: blocks. A block of ``mixer="none"`` and ``d_ff=0`` computes nothing, which is the
             no-context model: embed, then unembed.
-        mixer: what moves information between positions.
+        mixer: what moves information between positions; beside the uniform average and attention: one learned
+            matrix, raw x.x scores, attention without W_V, and, for the leak test, attention without its mask.
         connection: how every sublayer meets its input (see ``block.py``); pre-norm adds a final norm.
         positions, max_positions: the position scheme, and the rows of a learned table.
         n_head, d_head: H and K; ``d_head=None`` means ``d_model / n_head``.
-        score_scale: what q.k is divided by: the square root of d_head, or nothing.
+        score_scale: what q.k is divided by: the square root of d_head, nothing, d_head itself, or a learned
+            number a head that starts at the square root; or the square root after q and k were normalised.
         output_projection: W_O after the heads are joined.
         qkv_bias, output_bias, unembedding_bias: the biases that textbooks differ in.
         d_ff: hidden width of the feed-forward; 0 is none.
@@ -82,16 +85,17 @@ class ModelConfig:
         for name in ("output_projection", "qkv_bias", "output_bias", "unembedding_bias", "tied"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: true or false.")
-        if self.mixer == "attention":
+        if self.mixer not in WITHOUT_HEADS:
             if self.d_head is None and self.d_model % self.n_head:
                 raise ValueError(
                     f"d_model {self.d_model} does not divide into {self.n_head} heads; "
                     f"choose n_head so that it does, or set d_head."
                 )
             joined = self.n_head * self.head_width
-            if not self.output_projection and joined != self.d_model:
+            copies_tokens = self.mixer in ("raw", "query-key")
+            if (copies_tokens or not self.output_projection) and joined != self.d_model:
                 raise ValueError(
-                    f"without an output projection the joined heads must be d_model wide; got "
+                    f"without W_V or an output projection the joined heads must be d_model wide; got "
                     f"{self.n_head} heads of {self.head_width} = {joined}, d_model {self.d_model}."
                 )
         if self.tied and self.unembedding_bias:
@@ -105,6 +109,10 @@ class ModelConfig:
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
         return asdict(self)
+
+    def changes(self) -> dict[str, Any]:
+        """The fields that differ from the root's: what names a configuration when new fields are added."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

@@ -30,59 +30,150 @@ class UniformAverage(nn.Module):
         return self.attention_weights(x)[0, 0] @ x
 
 
-class CausalSelfAttention(nn.Module):
-    """softmax(q k^T * scale + bias, causal) v, in H heads, joined, then W_O.
+class LearnedMatrix(nn.Module):
+    """softmax(M, causal) x, with one learned M for every sentence; it begins as the uniform average.
 
-    The scale is put into q, so that both paths below always use 1.
     shape: (B, T, D) -> (B, T, D)
-    Source: Vaswani et al. 2017, section 3.2; chapter, "query, key, value".
+    Source: chapter, "query, key, value".
     """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.zeros(config.max_positions, config.max_positions))
+
+    def attention_weights(self, x: Tensor) -> Tensor:
+        """The same rows whatever x is. shape: (B, T, D) -> (1, 1, T, S)"""
+        T, rows = x.shape[1], len(self.matrix)
+        if rows < T:
+            raise ValueError(f"{T} tokens; the learned matrix has {rows} rows.")
+        return causal_softmax(self.matrix[:T, :T]).view(1, 1, T, T)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention_weights(x)[0, 0] @ x
+
+
+class QueriesAndKeys(nn.Module):
+    """scores = (W_Q x) (W_K x)^T * scale + position bias, in H heads.
+
+    The scale is put into q, so that scores and the fused kernel both use 1 afterwards. QK-norm first gives
+    q and k a root mean square of 1, with a learned gain (Henry et al. 2020; Dehghani et al. 2023).
+    """
+
+    projected: tuple[str, ...] = ("W_Q", "W_K", "W_V")
 
     def __init__(self, config: ModelConfig, positions: NoPositions) -> None:
         super().__init__()
-        joined = config.n_head * config.head_width
         self.n_head, self.d_head = config.n_head, config.head_width
-        self.scale = self.d_head**-0.5 if config.score_scale == "sqrt" else 1.0
-        self.W_Q = nn.Linear(config.d_model, joined, bias=config.qkv_bias)
-        self.W_K = nn.Linear(config.d_model, joined, bias=config.qkv_bias)
-        self.W_V = nn.Linear(config.d_model, joined, bias=config.qkv_bias)
-        self.W_O = (
-            nn.Linear(joined, config.d_model, bias=config.output_bias)
-            if config.output_projection
-            else nn.Identity()
-        )
+        self.scale = _score_scale(config)
+        normalise = config.score_scale == "qk-norm"
+        self.norm_q = nn.RMSNorm(self.d_head) if normalise else nn.Identity()
+        self.norm_k = nn.RMSNorm(self.d_head) if normalise else nn.Identity()
+        self.W_Q, self.W_K = self._projection("W_Q", config), self._projection("W_K", config)
         self._positions = (positions,)  # in a tuple: shared with the model, not owned, not saved twice
 
     def scores(self, x: Tensor) -> Tensor:
         """Scaled scores with the position bias, before the mask. shape: (B, T, D) -> (B, H, T, S)"""
-        q, k = self._queries_and_keys(x)
+        q, k = self.queries_and_keys(x)
         scores = q @ k.transpose(-2, -1)
         bias = self._positions[0].bias(x.shape[1], x.shape[1])
         return scores if bias is None else scores + bias
 
-    def attention_weights(self, x: Tensor) -> Tensor:
-        """Each row sums to 1; what lies ahead has weight exactly 0. shape: (B, T, D) -> (B, H, T, S)"""
-        future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-        return F.softmax(self.scores(x).masked_fill(future, float("-inf")), dim=-1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k = self._queries_and_keys(x)
-        v = self._heads(self.W_V(x))
-        bias = self._positions[0].bias(x.shape[1], x.shape[1])
-        if bias is not None:
-            future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-            bias = bias.masked_fill(future, float("-inf"))
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None, scale=1.0)
-        out: Tensor = self.W_O(y.transpose(1, 2).flatten(2))
-        return out
-
-    def _queries_and_keys(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        q, k = self._heads(self.W_Q(x)), self._heads(self.W_K(x))
+    def queries_and_keys(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """q, scaled, and k. shape: (B, T, D) -> (B, H, T, K), (B, H, T, K)"""
+        q, k = self.norm_q(self._heads(self.W_Q(x))), self.norm_k(self._heads(self.W_K(x)))
         return self._positions[0].rotate(q * self.scale, k)
 
     def _heads(self, x: Tensor) -> Tensor:
         """shape: (B, T, H K) -> (B, H, T, K)"""
         return x.view(*x.shape[:-1], self.n_head, self.d_head).transpose(1, 2)
+
+    def _projection(self, name: str, config: ModelConfig) -> nn.Module:
+        if name not in self.projected:
+            return nn.Identity()
+        return nn.Linear(config.d_model, self.n_head * self.d_head, bias=config.qkv_bias)
+
+
+class CausalSelfAttention(QueriesAndKeys):
+    """softmax(scores, causal) (W_V x), the heads joined, then W_O.
+
+    shape: (B, T, D) -> (B, T, D)
+    Source: Vaswani et al. 2017, section 3.2; chapter, "query, key, value".
+    """
+
+    causal = True
+
+    def __init__(self, config: ModelConfig, positions: NoPositions) -> None:
+        super().__init__(config, positions)
+        self.W_V = self._projection("W_V", config)
+        self.W_O: nn.Module = nn.Identity()
+        if config.output_projection:
+            self.W_O = nn.Linear(self.n_head * self.d_head, config.d_model, bias=config.output_bias)
+
+    def attention_weights(self, x: Tensor) -> Tensor:
+        """Each row sums to 1; what lies ahead has weight exactly 0. shape: (B, T, D) -> (B, H, T, S)"""
+        scores = self.scores(x)
+        return causal_softmax(scores) if self.causal else scores.softmax(dim=-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k = self.queries_and_keys(x)
+        v = self._heads(self.W_V(x))
+        bias = self._positions[0].bias(x.shape[1], x.shape[1])
+        if bias is not None and self.causal:
+            bias = bias.masked_fill(future(bias), float("-inf"))
+        is_causal = bias is None and self.causal
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=is_causal, scale=1.0)
+        out: Tensor = self.W_O(y.transpose(1, 2).flatten(2))
+        return out
+
+
+class UnmaskedSelfAttention(CausalSelfAttention):
+    """The same without its mask: every position sees the answer. For the leak test only."""
+
+    causal = False
+
+
+class RawAttention(CausalSelfAttention):
+    """softmax(x x^T * scale, causal) x: a token is matched and copied as it is."""
+
+    projected = ()
+
+
+class QueryKeyAttention(CausalSelfAttention):
+    """softmax(scores, causal) x: what is matched has two roles, what is copied is the token itself."""
+
+    projected = ("W_Q", "W_K")
+
+
+def causal_softmax(scores: Tensor) -> Tensor:
+    """Softmax over what is not ahead. shape: (..., T, S) -> (..., T, S)"""
+    return F.softmax(scores.masked_fill(future(scores), float("-inf")), dim=-1)
+
+
+def future(scores: Tensor) -> Tensor:
+    """True above the diagonal. shape: (..., T, S) -> (T, S)"""
+    return torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+
+
+def _score_scale(config: ModelConfig) -> float | nn.Parameter:
+    """What q is multiplied by; a learned scale is one number a head. shape: (), or (H, 1, 1)"""
+    sqrt: float = config.head_width**-0.5
+    match config.score_scale:
+        case "none":
+            return 1.0
+        case "width":
+            return 1.0 / config.head_width
+        case "learned":
+            return nn.Parameter(torch.full((config.n_head, 1, 1), sqrt))
+        case _:
+            return sqrt
+
+
+ATTENTION: dict[str, type[CausalSelfAttention]] = {
+    "attention": CausalSelfAttention,
+    "unmasked": UnmaskedSelfAttention,
+    "raw": RawAttention,
+    "query-key": QueryKeyAttention,
+}
 
 
 def make_mixer(config: ModelConfig, positions: NoPositions) -> nn.Module | None:
@@ -92,5 +183,7 @@ def make_mixer(config: ModelConfig, positions: NoPositions) -> nn.Module | None:
             return None
         case "average":
             return UniformAverage()
-        case "attention":
-            return CausalSelfAttention(config, positions)
+        case "matrix":
+            return LearnedMatrix(config)
+        case _:
+            return ATTENTION[config.mixer](config, positions)

@@ -28,9 +28,12 @@ class Transformer(nn.Module):
         if config.tied:
             self.unembedding.weight = self.token_embedding.weight
 
+    def residual(self, ids: Tensor) -> Tensor:
+        """The residual stream behind the last block. shape: (B, T) -> (B, T, D)"""
+        return self.blocks(self.positions.embed(self.token_embedding(ids)))  # type: ignore[no-any-return]
+
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.positions.embed(self.token_embedding(ids))
-        return self.unembedding(self.final_norm(self.blocks(x)))  # type: ignore[no-any-return]
+        return self.unembedding(self.final_norm(self.residual(ids)))  # type: ignore[no-any-return]
 
 
 def parameter_count(model: nn.Module) -> int:

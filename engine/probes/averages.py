@@ -1,23 +1,20 @@
 """What an average can and cannot tell apart, on sentences that a reader types.
 
-Live probes run in the app's own process: on the CPU, one thread, one at a time.
 Shapes: T tokens, D d_model, V vocabulary.
 """
 
-import threading
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import torch
 
-from engine import checkpoint, corpus
+from engine import corpus
 from engine.models.mixers import UniformAverage
 from engine.models.transformer import Transformer
+from engine.probes import live
 
 TOP = 8
-_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -45,11 +42,10 @@ def compare(weights: Path, text_a: str, text_b: str) -> Comparison:
     weights: a checkpoint trained with the shipped tokenizer.
     Raises ValueError: when a text holds no token, or more than the model has positions for.
     """
-    with _LOCK:
-        torch.set_num_threads(1)
-        model = _model(weights, weights.stat().st_mtime_ns)
+    with live.alone():
+        model = live.trained(weights)
         vocabulary = corpus.shipped_vocabulary()
-        ids = [_ids(vocabulary, text, model) for text in (text_a, text_b)]
+        ids = [live.token_ids(vocabulary, text, model) for text in (text_a, text_b)]
         averages, probabilities = zip(*(_look(model, one) for one in ids), strict=True)
     return Comparison(
         pieces_a=vocabulary.pieces(ids[0]),
@@ -62,15 +58,6 @@ def compare(weights: Path, text_a: str, text_b: str) -> Comparison:
     )
 
 
-def _ids(vocabulary: corpus.Vocabulary, text: str, model: Transformer) -> list[int]:
-    ids = vocabulary.encode(f" {text.strip()}")
-    limit = model.config.max_positions
-    if not text.strip() or len(ids) > limit:
-        raise ValueError(f"The text has {len(ids) if text.strip() else 0} tokens; allowed: 1 to {limit}.")
-    return ids
-
-
-@torch.inference_mode()
 def _look(model: Transformer, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """The last position's average and next-token probabilities. shape: -> (D,), (V,)"""
     batch = torch.tensor([ids])
@@ -82,9 +69,3 @@ def _look(model: Transformer, ids: list[int]) -> tuple[torch.Tensor, torch.Tenso
 def _top(vocabulary: corpus.Vocabulary, probabilities: torch.Tensor) -> list[tuple[str, float]]:
     values, ids = probabilities.topk(TOP)
     return list(zip(vocabulary.pieces(ids.tolist()), values.tolist(), strict=True))
-
-
-@lru_cache(maxsize=2)
-def _model(weights: Path, _changed: int) -> Transformer:
-    """The model of a checkpoint, kept until its file changes."""
-    return checkpoint.load_model(weights)[0]

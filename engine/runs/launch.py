@@ -1,9 +1,10 @@
 """From an experiment's definition to the runs of one sweep. Imports no torch."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from engine import corpus
-from engine.experiments import Budget, Experiment, experiment
+from engine.experiments import RESCUE, Experiment, experiment
 from engine.runs.spec import RunSpec
 from engine.variants import variant
 
@@ -20,7 +21,7 @@ def specs(
     Raises ValueError: when a name is unknown or a variant is none of the experiment's; CorpusError (a
         ValueError): when the text cannot be had.
     """
-    chosen, budget = check_names(experiment_id, budget_name, variants)
+    chosen = check_names(experiment_id, budget_name, variants)
     sha256 = corpus.sha256_of(corpus_id)
     return [
         RunSpec(
@@ -28,7 +29,7 @@ def specs(
             variant=name,
             budget_name=budget_name,
             config=variant(name).config,
-            budget=budget,
+            budget=chosen.budget(budget_name, name),
             corpus=corpus_id,
             corpus_sha256=sha256,
             seed=seed,
@@ -38,18 +39,33 @@ def specs(
     ]
 
 
-def check_names(
-    experiment_id: str, budget_name: str, variants: Sequence[str] | None = None
-) -> tuple[Experiment, Budget]:
-    """The experiment and its budget of these names; needs no text, so a wrong name fetches none.
+def rescue(run_id: int, collapsed: RunSpec) -> RunSpec:
+    """The run that puts the division back into a finished undivided one and trains on, for as long again.
+
+    Raises ValueError: when that run's scores were not undivided.
+    """
+    if collapsed.config.score_scale != "none" or collapsed.variant.removeprefix("un") not in RESCUE.variants:
+        raise ValueError(
+            f"run #{run_id} is {collapsed.variant}; allowed: an undivided head of the widths in {RESCUE.id}."
+        )
+    return collapsed.fork(
+        run_id,
+        experiment=RESCUE.id,
+        variant=collapsed.variant.removeprefix("un"),
+        config=replace(collapsed.config, score_scale="sqrt"),
+    )
+
+
+def check_names(experiment_id: str, budget_name: str, variants: Sequence[str] | None = None) -> Experiment:
+    """The experiment of these names; needs no text, so a wrong name fetches none.
 
     Raises ValueError: when a name is unknown, or a variant is none of the experiment's or named twice.
     """
     chosen = experiment(experiment_id)
-    budget = chosen.budget(budget_name)
+    chosen.budget(budget_name)
     for number, name in enumerate(variants or ()):
         if name not in chosen.variants:
             raise ValueError(f"no variant {name!r} in {chosen.id}; there are: {', '.join(chosen.variants)}.")
         if variants and name in variants[:number]:
             raise ValueError(f"variant {name!r} is given twice; allowed: each once.")
-    return chosen, budget
+    return chosen

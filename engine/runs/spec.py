@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.experiments import Budget
@@ -15,6 +16,10 @@ class RunSpec:
 
     experiment, variant: where it belongs; names only, they decide nothing about the result.
     corpus_sha256: of the text; the trainer refuses a text that changed under its id.
+    start_from: "RUN:DIGEST" of a finished run of the same ledger, whose weights this one starts with (fresh
+        optimiser, step 0); empty for weights drawn from the seed. See ``fork``.
+
+    Raises ValueError: when start_from is neither.
     """
 
     experiment: str
@@ -25,22 +30,44 @@ class RunSpec:
     corpus: str
     corpus_sha256: str
     seed: int
+    start_from: str = ""
+
+    def __post_init__(self) -> None:
+        if self.start_from and not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{32}", self.start_from):
+            raise ValueError(
+                f"start_from is {self.start_from!r}; allowed: a run's number and digest, as in 17:0123…, or "
+                f"nothing."
+            )
+
+    @property
+    def start_run(self) -> int | None:
+        """The number of the run whose weights this one starts with."""
+        return int(self.start_from.partition(":")[0]) if self.start_from else None
+
+    @property
+    def start_digest(self) -> str:
+        """What that run measured, by its digest: the same weights, whichever run they are read from."""
+        return self.start_from.partition(":")[2]
 
     @property
     def digest(self) -> str:
         """Names the result: equal digests are repeats of one measurement, on whatever device."""
-        return digest(
-            {
-                "config": self.config.to_dict(),
-                "budget": {
-                    k: v
-                    for k, v in self.budget.to_dict().items()
-                    if k not in ("evaluate_every", "checkpoint_every")
-                },
-                "corpus_sha256": self.corpus_sha256,
-                "seed": self.seed,
-            }
-        )
+        decisive = {
+            "config": self.config.changes(),
+            "budget": self.budget.decisive(),
+            "corpus_sha256": self.corpus_sha256,
+            "seed": self.seed,
+        }
+        if self.start_from:  # only then: runs from before there was this field keep their digests
+            decisive["start_from"] = self.start_digest
+        return digest(decisive)
+
+    def fork(self, run_id: int, **changes: Any) -> "RunSpec":
+        """The same once more, but from this run's final weights, with some fields changed.
+
+        run_id: the finished run that did what this asks for.
+        """
+        return replace(self, start_from=f"{run_id}:{self.digest}", **changes)
 
     def to_json(self) -> str:
         """One line of JSON; ``from_json`` is its inverse."""

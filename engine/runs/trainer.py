@@ -13,13 +13,18 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from engine.runs import files
 from engine.runs.spec import RunSpec
 from engine.runs.supervise import plain_os_error
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from engine.training import Training
 
 SPEED_STEPS = 20  # fewer say little about how long a run takes
 _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
@@ -30,31 +35,10 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
 
     Raises whatever stops it; ``main`` turns that into an outcome too.
     """
-    import torch
-
-    from engine import checkpoint, corpus, device, estimates
-    from engine.training import Training
+    from engine import estimates
 
     spec = RunSpec.from_json((directory / "spec.json").read_text())
-    text = corpus.load(spec.corpus, spec.config.vocab_size, spec.budget.context_length)
-    if text.sha256 != spec.corpus_sha256:
-        raise ValueError(f"the text {spec.corpus} changed since this run was asked for.")
-    here = device.probe()
-    files.write_json(directory / "environment.json", _environment(here.title))
-    saved = directory / "checkpoint.safetensors"
-    training = Training(
-        config=spec.config,
-        budget=spec.budget,
-        seed=spec.seed,
-        train_ids=torch.from_numpy(text.train_ids.astype("int64")),
-        held_out_ids=torch.from_numpy(text.held_out_ids.astype("int64")),
-        device=here.kind,
-        save=lambda tensors, header: checkpoint.save(saved, tensors, header),
-        stop=_StopFile(directory, attempt),
-    )
-    if saved.exists():
-        training.restore(*checkpoint.load(saved))
-    _keep_records_up_to(directory, training.step if saved.exists() else -1)
+    training = prepared(directory, attempt, spec)
     first, began = training.step, time.monotonic()
     with (directory / "metrics.jsonl").open("a", encoding="utf-8", buffering=1) as out:
         for record in training.records():
@@ -77,6 +61,59 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
         "seconds": result.seconds,
         "measured": result.measured,
     }
+
+
+def prepared(directory: Path, attempt: int, spec: RunSpec) -> "Training":
+    """The training as it goes on: from its own checkpoint, another run's weights, or the seed's.
+
+    Raises ValueError: when the text changed, or what it starts from is no longer there.
+    """
+    import torch
+
+    from engine import checkpoint, corpus, device
+    from engine.training import Training
+
+    text = corpus.load(spec.corpus, spec.config.vocab_size, spec.budget.context_length)
+    if text.sha256 != spec.corpus_sha256:
+        raise ValueError(f"the text {spec.corpus} changed since this run was asked for.")
+    here = device.probe()
+    files.write_json(directory / "environment.json", _environment(here.title))
+    saved = directory / "checkpoint.safetensors"
+    training = Training(
+        config=spec.config,
+        budget=spec.budget,
+        seed=spec.seed,
+        train_ids=torch.from_numpy(text.train_ids.astype("int64")),
+        held_out_ids=torch.from_numpy(text.held_out_ids.astype("int64")),
+        device=here.kind,
+        save=lambda tensors, header: checkpoint.save(saved, tensors, header),
+        stop=_StopFile(directory, attempt),
+    )
+    if saved.exists():
+        training.restore(*checkpoint.load(saved))
+    elif spec.start_from:
+        checkpoint.restore_model(training.model, _weights_to_start_with(directory, spec))
+    _keep_records_up_to(directory, training.step if saved.exists() else -1)
+    return training
+
+
+def _weights_to_start_with(directory: Path, spec: RunSpec) -> "dict[str, Tensor]":
+    """The final weights of the run that this one forks: a folder beside its own."""
+    from engine import checkpoint
+
+    source = directory.parent / str(spec.start_run)
+    try:
+        forked = RunSpec.from_json((source / "spec.json").read_text())
+        tensors, header = checkpoint.load(source / "checkpoint.safetensors")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"run #{spec.start_run}, whose weights this one starts with, cannot be read: {error}."
+        ) from error
+    if forked.digest != spec.start_digest or header["step"] != forked.budget.steps:
+        raise ValueError(
+            f"run #{spec.start_run} at step {header['step']:,} is not the finished run that this one forks."
+        )
+    return tensors
 
 
 def writer_lock(directory: Path) -> FileLock:

@@ -1,0 +1,244 @@
+"""What leaks through a mask: by the constant that stands for "never", by the type that holds it, and in
+training without one. Measured with torch as it is installed, never from memory.
+
+Shapes: N grids, T query position, S key position (S = T here), D features.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from engine import corpus
+from engine.evaluation import perplexity
+from engine.generation import generate
+from engine.models.mixers import future
+from engine.models.transformer import Transformer
+from engine.probes.live import alone, trained
+
+MASK_VALUES = {"-inf": -math.inf, "-1e9": -1e9, "-1e4": -1e4}
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+GRIDS, TOKENS, WIDTH = 500, 6, 8
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One mask value in one type.
+
+    filled: what ``masked_fill`` leaves, or None when it refuses; refusal: what it says then.
+    cast: what a conversion from float32 gives.
+    leaks: by size of the scores, the mean weight on what is ahead; None from where the scores, or the
+        constant, do not fit the type.
+    """
+
+    filled: float | None
+    refusal: str
+    cast: float
+    leaks: dict[float, float | None]
+
+
+def constants(sizes: tuple[float, ...]) -> dict[tuple[str, str], Constant]:
+    """Every mask value in every type, by (type, value).
+
+    sizes: standard deviations of the scores to try, in 500 grids of 6 x 6 normal numbers, always the same.
+    Rows that see everything are left out of the mean: nothing can leak into them.
+    """
+    with alone():
+        drawn = torch.randn(GRIDS, TOKENS, TOKENS, generator=torch.Generator().manual_seed(0))
+        return {
+            (kind, name): _constant(value, dtype, drawn, sizes)
+            for kind, dtype in DTYPES.items()
+            for name, value in MASK_VALUES.items()
+        }
+
+
+def _constant(value: float, dtype: torch.dtype, drawn: Tensor, sizes: tuple[float, ...]) -> Constant:
+    ahead = future(drawn)
+    filled, refusal = None, ""
+    try:
+        filled = torch.zeros(1, dtype=dtype).masked_fill(torch.tensor([True]), value).item()
+    except RuntimeError as error:
+        refusal = str(error).splitlines()[0]
+    leaks = dict[float, float | None]()
+    for size in sizes:
+        scores = (drawn * size).to(dtype)
+        if refusal or not scores.isfinite().all():
+            leaks[size] = None
+            continue
+        weights = scores.masked_fill(ahead, value).softmax(dim=-1)
+        leaks[size] = (weights.float() * ahead).sum(dim=-1)[:, :-1].mean().item()
+    return Constant(filled, refusal, torch.tensor(value).to(dtype).item(), leaks)
+
+
+@dataclass(frozen=True)
+class EmptyRow:
+    """One way to compute attention, given a row in which everything is masked.
+
+    output: what comes out at that row, after W_O and its bias.
+    like: "nan", "bias" (the row is W_O's bias: nothing was read) or "mean" (the mean of all six tokens, those
+        ahead included), or "other".
+    nan_gradients: which of W_Q, W_K, W_V, W_O get a gradient with NaN although the loss leaves the row out.
+    """
+
+    way: str
+    output: list[float]
+    like: str
+    nan_gradients: list[str]
+
+
+EMPTY_ROW = 2  # the third of six
+
+
+def empty_rows() -> list[EmptyRow]:
+    """Six ways with the same weights, input and mask."""
+    with alone(), torch.enable_grad():
+        return [_empty_row(way, attend) for way, attend in WAYS.items()]
+
+
+class _Layer:
+    """One head of torch's own layer with weights that are always the same, and an input for it."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        with torch.random.fork_rng(devices=[]):  # a new layer draws weights, which are not kept
+            self.module = nn.MultiheadAttention(WIDTH, 1, batch_first=True)
+        with torch.no_grad():
+            for weight in (self.module.in_proj_weight, self.module.out_proj.weight):
+                weight.copy_(torch.randn(weight.shape, generator=generator) / WIDTH**0.5)
+            self.module.in_proj_bias.zero_()
+            self.module.out_proj.bias.copy_(torch.linspace(0.1, 0.8, WIDTH))
+        self.x = torch.randn(TOKENS, WIDTH, generator=generator)
+        self.hidden = future(torch.zeros(TOKENS, TOKENS))
+        self.hidden[EMPTY_ROW] = True
+
+    def projected(self) -> tuple[Tensor, Tensor, Tensor]:
+        """q, scaled, and k, v. shape: -> (T, D) each"""
+        q, k, v = (self.x @ self.module.in_proj_weight.T).chunk(3, dim=-1)
+        return q / WIDTH**0.5, k, v
+
+    def out(self, y: Tensor) -> Tensor:
+        """W_O and its bias. shape: (T, D) -> (T, D)"""
+        out: Tensor = self.module.out_proj(y)
+        return out
+
+
+Attend = Callable[[_Layer], Tensor]
+
+
+def _written_out(value: float, repair: Callable[[Tensor], Tensor] = lambda weights: weights) -> Attend:
+    def attend(layer: _Layer) -> Tensor:
+        q, k, v = layer.projected()
+        return layer.out(repair((q @ k.T).masked_fill(layer.hidden, value).softmax(dim=-1)) @ v)
+
+    return attend
+
+
+def _fused(layer: _Layer) -> Tensor:
+    q, k, v = (part[None, None] for part in layer.projected())
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=~layer.hidden, scale=1.0)
+    return layer.out(y[0, 0])
+
+
+def _torchs_layer(*, need_weights: bool) -> Attend:
+    def attend(layer: _Layer) -> Tensor:
+        x = layer.x[None]
+        out: Tensor = layer.module(x, x, x, attn_mask=layer.hidden, need_weights=need_weights)[0][0]
+        return out
+
+    return attend
+
+
+WAYS: dict[str, Attend] = {
+    "masked_fill(−inf), softmax": _written_out(-math.inf),
+    "masked_fill(−1e9), softmax": _written_out(-1e9),
+    "−inf, then nan_to_num": _written_out(-math.inf, torch.nan_to_num),
+    "F.scaled_dot_product_attention": _fused,
+    "nn.MultiheadAttention": _torchs_layer(need_weights=True),
+    "the same, need_weights=False": _torchs_layer(need_weights=False),
+}
+
+
+def _empty_row(way: str, attend: Attend) -> EmptyRow:
+    layer = _Layer()
+    y = attend(layer)
+    others = torch.arange(TOKENS) != EMPTY_ROW
+    y[others].sum().backward()
+    incoming = layer.module.in_proj_weight.grad
+    assert incoming is not None
+    gradients = dict(zip(("W_Q", "W_K", "W_V"), incoming.chunk(3), strict=True))
+    outgoing = layer.module.out_proj.weight.grad
+    assert outgoing is not None
+    gradients["W_O"] = outgoing
+    return EmptyRow(
+        way=way,
+        output=y[EMPTY_ROW].tolist(),
+        like=_like(y[EMPTY_ROW].detach(), layer),
+        nan_gradients=[name for name, gradient in gradients.items() if gradient.isnan().any()],
+    )
+
+
+@torch.no_grad()
+def _like(row: Tensor, layer: _Layer) -> str:
+    mean = layer.out(layer.projected()[2].mean(dim=0))
+    if row.isnan().all():
+        return "nan"
+    for name, known in (("bias", layer.module.out_proj.bias), ("mean", mean)):
+        if torch.allclose(row, known, atol=1e-6):
+            return name
+    return "other"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a trained model makes of text that does not go on yet.
+
+    text: the prompt and what the model adds to it.
+    blind_perplexity: held-out perplexity of the token that follows a window, which no position can see.
+    """
+
+    text: str
+    blind_perplexity: float | None
+
+
+SAMPLE_TOKENS = 80
+STRIDE = 32  # tokens between the held-out windows: about 1,400 of Tiny Shakespeare
+
+
+def sample(weights: Path, corpus_id: str, prompt: str, seed: int) -> Sample:
+    """Let a model continue a prompt, and measure it where the answer lies outside its window.
+
+    weights: a checkpoint; corpus_id: the text it was trained on.
+    Raises ValueError: when the prompt holds no token, more than the model has positions for, or the text is
+        no longer here.
+    """
+    with alone():
+        model = trained(weights)
+        text = corpus.load(corpus_id)
+        ids = text.encode(prompt)
+        limit = model.config.max_positions
+        if not prompt.strip() or len(ids) > limit:
+            raise ValueError(f"The prompt has {len(ids)} tokens; allowed: 1 to {limit}.")
+        generator = torch.Generator().manual_seed(seed)
+        added = list(generate(model, ids, tokens=SAMPLE_TOKENS, temperature=1.0, generator=generator))
+        held_out = torch.from_numpy(text.held_out_ids.astype("int64"))
+        return Sample(text.decode([*ids, *added]), perplexity(blind_loss(model, held_out)))
+
+
+@torch.inference_mode()
+def blind_loss(model: Transformer, held_out: Tensor) -> float:
+    """Mean cross-entropy in nats of the token after each window, from the window's last position.
+
+    The only question that a model without a mask cannot look the answer up for.
+    shape: (N,) token ids -> a number
+    """
+    batch = held_out.unfold(0, model.config.max_positions + 1, STRIDE)
+    losses = []
+    for part in batch.split(64):
+        x = model.blocks(model.positions.embed(model.token_embedding(part[:, :-1])))[:, -1]
+        logits = model.unembedding(model.final_norm(x))
+        losses.append(F.cross_entropy(logits, part[:, -1], reduction="none"))
+    return torch.cat(losses).mean().item()

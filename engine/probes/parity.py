@@ -1,0 +1,227 @@
+"""Our attention against PyTorch's own, weights copied: ``python -m engine.probes.parity --json``.
+
+A process of its own, so that the app neither loads torch for it nor waits on its lock.
+Shapes: B batch, T position, D d_model, H heads, K d_head.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from engine.experiments import parse_seeds
+from engine.models.config import ModelConfig, ScoreScale
+from engine.models.mixers import CausalSelfAttention, UnmaskedSelfAttention
+from engine.models.positions import NoPositions
+
+PRECISIONS = {
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
+SCALES: tuple[ScoreScale, ...] = ("sqrt", "none", "width")
+FUNCTION, MODULE = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
+MAX_SEEDS = 20
+
+Way = Callable[[CausalSelfAttention, Tensor], tuple[Tensor, list[Tensor]]]
+Measured = tuple[Tensor, Tensor] | None
+
+
+@dataclass(frozen=True)
+class Size:
+    """B sequences of T tokens, D wide, in H heads."""
+
+    batch: int
+    tokens: int
+    d_model: int
+    n_head: int
+
+
+SIZES = (Size(8, 8, 128, 1), Size(8, 8, 128, 4), Size(4, 64, 128, 4), Size(1, 64, 256, 8))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison.
+
+    ours: "written out" (weights times V) or "fused" (what training runs); theirs: ``nn.MultiheadAttention``
+    or ``F.scaled_dot_product_attention``. magnitude: mean absolute output of theirs; difference: the largest
+    absolute one; relative: that over the magnitude. The same of the gradients, of x and of every weight, that
+    a fixed random direction in the output gives. state: "done", or "unsupported" where this CPU lacks it.
+    """
+
+    precision: str
+    batch: int
+    tokens: int
+    d_model: int
+    n_head: int
+    mask: str
+    scale: str
+    seed: int
+    ours: str
+    theirs: str
+    state: str = "done"
+    magnitude: float | None = None
+    difference: float | None = None
+    relative: float | None = None
+    gradient_magnitude: float | None = None
+    gradient_difference: float | None = None
+    gradient_relative: float | None = None
+
+
+def compare(
+    seeds: Sequence[int], precisions: Sequence[str] = tuple(PRECISIONS), sizes: Sequence[Size] = SIZES
+) -> list[Row]:
+    """Every comparison of these seeds: precisions x sizes x masks x scales x theirs x ours."""
+    rows: list[Row] = []
+    for seed, precision, size, mask, scale in product(seeds, precisions, sizes, ("causal", "none"), SCALES):
+        rows += _rows(seed, precision, size, mask, scale)
+    return rows
+
+
+def _rows(seed: int, precision: str, size: Size, mask: str, scale: ScoreScale) -> Iterator[Row]:
+    head, x, direction = _setting(seed, size, mask, scale)
+    dtype = PRECISIONS[precision]
+    head, x, direction = head.to(dtype), x.to(dtype), direction.to(dtype)
+    ways: dict[str, Way] = {"written out": _written_out, "fused": _fused, FUNCTION: _functional}
+    if scale == "sqrt":  # nn.MultiheadAttention knows no other
+        ways[MODULE] = _module
+    measured = {name: _run(way, head, x, direction) for name, way in ways.items()}
+    named = {**asdict(size), "precision": precision, "mask": mask, "scale": scale, "seed": seed}
+    for theirs in (FUNCTION, MODULE):
+        for ours in ("written out", "fused") if theirs in ways else ():
+            yield _row(measured[ours], measured[theirs], {**named, "ours": ours, "theirs": theirs})
+
+
+def _row(ours: Measured, theirs: Measured, named: dict[str, Any]) -> Row:
+    if ours is None or theirs is None:
+        return Row(**named, state="unsupported")
+    (y, gradients), (z, expected) = ours, theirs
+    magnitude, difference = z.abs().mean().item(), (y - z).abs().max().item()
+    pull, gap = expected.abs().mean().item(), (gradients - expected).abs().max().item()
+    return Row(
+        **named,
+        magnitude=magnitude,
+        difference=difference,
+        relative=difference / magnitude,
+        gradient_magnitude=pull,
+        gradient_difference=gap,
+        gradient_relative=gap / pull,
+    )
+
+
+def _setting(
+    seed: int, size: Size, mask: str, scale: ScoreScale
+) -> tuple[CausalSelfAttention, Tensor, Tensor]:
+    """A head as it is initialised, its input and a direction in its output, drawn in float32."""
+    torch.manual_seed(seed)
+    config = ModelConfig(
+        mixer="attention",
+        d_model=size.d_model,
+        n_head=size.n_head,
+        score_scale=scale,
+        output_projection=True,
+    )
+    kind = CausalSelfAttention if mask == "causal" else UnmaskedSelfAttention
+    head = kind(config, NoPositions())
+    x = torch.randn(size.batch, size.tokens, size.d_model)
+    return head, x, torch.randn(size.batch, size.tokens, size.d_model)
+
+
+def _run(way: Way, head: CausalSelfAttention, x: Tensor, direction: Tensor) -> Measured:
+    """The output, and the gradients of x and every weight in one vector; both in float64 from here on.
+
+    None where this CPU has no kernel for that precision.
+    """
+    x = x.clone().requires_grad_()
+    try:
+        y, weights = way(head, x)
+        gradients = torch.autograd.grad((y * direction).sum(), [x, *weights])
+    except (RuntimeError, NotImplementedError) as error:
+        if "not implemented for" not in str(error):
+            raise
+        return None
+    return y.detach().double(), torch.cat([g.double().flatten() for g in gradients])
+
+
+def _written_out(head: CausalSelfAttention, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    y = head.attention_weights(x) @ head._heads(head.W_V(x))
+    return head.W_O(y.transpose(1, 2).flatten(2)), _weights(head)
+
+
+def _fused(head: CausalSelfAttention, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    return head(x), _weights(head)
+
+
+def _functional(head: CausalSelfAttention, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Our projections, PyTorch's attention between them, with its own scale and mask."""
+    q, k, v = (head._heads(project(x)) for project in (head.W_Q, head.W_K, head.W_V))
+    scale = None if head.scale == head.d_head**-0.5 else float(head.scale)
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=head.causal, scale=scale)
+    return head.W_O(y.transpose(1, 2).flatten(2)), _weights(head)
+
+
+def _module(head: CausalSelfAttention, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """PyTorch's whole module with our weights copied into it."""
+    W_Q, W_K, W_V, W_O = _weights(head)
+    theirs = nn.MultiheadAttention(x.shape[-1], head.n_head, batch_first=True, dtype=x.dtype)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([W_Q, W_K, W_V]))
+        theirs.in_proj_bias.zero_()
+        theirs.out_proj.weight.copy_(W_O)
+        theirs.out_proj.bias.copy_(head.W_O.bias)  # type: ignore[arg-type]
+    T = x.shape[1]
+    future = torch.ones(T, T, dtype=torch.bool).triu(1) if head.causal else None
+    y, _ = theirs(x, x, x, attn_mask=future)
+    return y, [theirs.in_proj_weight, theirs.out_proj.weight]
+
+
+def _weights(head: CausalSelfAttention) -> list[Tensor]:
+    return [m.weight for m in (head.W_Q, head.W_K, head.W_V, head.W_O)]  # type: ignore[misc]
+
+
+def report(seeds: Sequence[int]) -> dict[str, Any]:
+    """All rows as plain JSON values, with what they were measured on."""
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    rows = [asdict(row) for row in compare(seeds)]
+    return {
+        "id": "parity",
+        "device": "CPU",
+        "torch": torch.__version__,
+        "seconds": time.monotonic() - began,
+        "rounding": {name: torch.finfo(dtype).eps for name, dtype in PRECISIONS.items()},
+        "rows": rows,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m engine.probes.parity", description=__doc__)
+    parser.add_argument("--seeds", default="0", help="whole numbers, with commas between them")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document (the only form there is)"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        seeds = parse_seeds(options.seeds)
+        if len(seeds) > MAX_SEEDS:
+            raise ValueError(f"seeds are {len(seeds)}; allowed: at most {MAX_SEEDS}.")
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps(report(seeds)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

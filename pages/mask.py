@@ -1,0 +1,292 @@
+"""Mask and softmax: one average three ways, scores to edit, a mask's value, and what leaks without one."""
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import streamlit as st
+
+from engine.experiments import MASK
+from engine.probes import masks
+from lab import bench, frame, mask_charts, mask_parts, probing, score_grid, vega
+from lab.bench import Rows
+from lab.chapter import section
+from lab.controls import Settings, as_it_is, one_of, quantity, whole
+
+if TYPE_CHECKING:
+    from engine.probes.leaks import EmptyRow
+
+SECTION = section("mask.py")
+LENGTHS = ("6", "16", "64", "128")
+SIZES = tuple(f"{size:.0f}" for size in mask_parts.SIZES)
+WIDE, NARROW, MAP = 640, 448, 352  # px
+
+
+def three_ways() -> None:
+    """A loop, a matrix product and a softmax of equal scores."""
+    st.header("Three ways to one average", anchor=False)
+    st.markdown(
+        "The mean of everything up to t looks like a loop. It is one product with a triangle whose rows sum "
+        "to 1, and that triangle is the softmax of equal scores with −∞ above the diagonal.",
+        width=frame.MEASURE,
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-ways"):
+        st.segmented_control("Tokens", LENGTHS, key=settings.key("tokens"), required=True, width="content")
+        st.button("Draw other vectors", on_click=_draw_again, width=160)
+        st.caption(
+            f"Standard normal, {masks.WIDTH} wide, float32, seed {st.session_state[settings.key('draw')]}"
+        )
+    found = masks.three_ways(
+        int(st.session_state[settings.key("tokens")]), st.session_state[settings.key("draw")]
+    )
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=WIDE):
+            ways = (masks.loop, masks.matrix_product, masks.softmax_of_zeros)
+            st.code("\n\n".join(mask_parts.body(way) for way in ways), language="python")
+            mask_parts.differences(found)
+            st.caption(_about(found))
+        with st.container(width=NARROW):
+            st.markdown("**The averaging matrix** :gray[each row sums to 1, grey: masked]")
+            zeros = np.zeros((masks.TOKENS, masks.TOKENS))
+            vega.draw(mask_charts.weights_map(masks.mix(zeros).weights, zeros, causal=True), key="averaging")
+
+
+def _draw_again() -> None:
+    st.session_state[settings.key("draw")] = random.randrange(10_000)
+
+
+def _about(found: masks.ThreeWays) -> str:
+    magnitude = f"Mean absolute value of the averages: {found.magnitude:.2f}"
+    if not any(found.differences.values()):
+        return f"{magnitude}; here the three agree to the last bit."
+    return f"{magnitude}; what differs is the rounding of sums taken in another order."
+
+
+def grid() -> None:
+    """Scores to edit, and everything that follows from them."""
+    st.header("Any scores, and what softmax makes of them", anchor=False)
+    st.markdown(
+        "Equal scores give equal weights. Type others: mask, softmax and the means of the six values follow. "
+        "Then multiply them all.",
+        width=frame.MEASURE,
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-grid"):
+        score_grid.choose(settings)
+        st.segmented_control(
+            "Mask",
+            MASKS,
+            format_func=str.capitalize,
+            key=settings.key("causal"),
+            required=True,
+            width="content",
+        )
+        st.select_slider(
+            "Scores multiplied by",
+            mask_charts.TIMES,
+            format_func=lambda times: f"×{times}",
+            key=settings.key("times"),
+            width=360,
+        )
+    times, causal = (
+        st.session_state[settings.key("times")],
+        st.session_state[settings.key("causal")] == "causal",
+    )
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=384):
+            st.markdown("**Scores** :gray[yours to edit]")
+            score_grid.editor(settings)
+            scores = np.array(st.session_state[settings.key("scores")]).reshape(masks.TOKENS, masks.TOKENS)
+            st.caption(
+                "What is typed above the diagonal counts without the mask only."
+                if causal
+                else "No mask: all 36 count."
+            )
+        once, now = (masks.mix(scores, factor, causal=causal) for factor in (1.0, float(times)))
+        with st.container(width=MAP):
+            st.markdown(f"**Weights** :gray[softmax of the scores ×{times}]")
+            vega.draw(
+                mask_charts.weights_map(now.weights, scores * float(times), causal=causal), key="weights"
+            )
+        with st.container(width=312):
+            st.markdown("**Mixed vectors** :gray[means of the six values]")
+            vega.draw(mask_charts.mixture_plot(now.mixed), key="mixture")
+    st.markdown(_read_out(scores, once, now, times, causal), width=frame.MEASURE)
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=560):
+            st.markdown("**Effective tokens** :gray[exp of a row’s entropy]")
+            mask_parts.rows_of(once, now, times)
+            st.caption(
+                "Linear: the scores as a layer’s coefficients, each by its share of their absolute sum; "
+                "none where all are 0."
+            )
+        with st.container(width=528):
+            st.markdown("**Effective tokens of query 6** :gray[log scale across]")
+            vega.draw(mask_charts.hardening_chart(scores, float(times), causal=causal), key="hardening")
+
+
+def _read_out(scores: masks.Array, once: masks.Mixture, now: masks.Mixture, times: str, causal: bool) -> str:
+    if causal and np.ptp(scores[np.tril_indices(masks.TOKENS)]) == 0:
+        return (
+            "Every score that counts is the same, so row t gives each of its t tokens 1/t, whatever the "
+            "scores are multiplied by: the average again."
+        )
+    if not causal and np.ptp(scores) == 0:
+        return (
+            "Every score is the same and nothing is masked, so each of the six tokens gets 1/6 in every row."
+        )
+    if np.ptp(now.weights[-1]) < 1e-9:
+        return "Query 6 gives each of its six keys 1/6, as equal scores do: no choice at all."
+    before, after = (mask_parts.effective(float(one.effective[-1])) for one in (once, now))
+    best = int(now.weights[-1].argmax())
+    said = (
+        f"Query 6 gives key {best + 1} a weight of **{now.weights[-1, best]:.2f}** and averages over "
+        f"**{after}** in effect"
+    )
+    if float(times) == 1:
+        return f"{said}; with equal weights it would be six."
+    return (
+        f"{said}; unmultiplied, over {before}. A linear layer that took the same scores for its coefficients "
+        f"would only give an output ×{times} as long: its shares stay as they are."
+    )
+
+
+def mask_value() -> None:
+    """Which number stands for "never", and in which type."""
+    st.header("Which number means never?", anchor=False)
+    st.markdown(
+        "A mask needs a score that the softmax turns into 0. −∞ does so by definition; a large negative "
+        "number does as long as no score comes near it and the type can hold it.",
+        width=frame.MEASURE,
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-values"):
+        st.segmented_control(
+            "Type", mask_parts.TYPES, key=settings.key("type"), required=True, width="content"
+        )
+        st.select_slider(
+            "Size of the scores (standard deviation)",
+            SIZES,
+            format_func=mask_parts.size_label,
+            key=settings.key("size"),
+            width=360,
+        )
+        probing.button("Measure", settings.key("values"))
+    if not probing.asked(settings.key("values")):
+        return
+    place = st.empty()
+    place.caption(mask_parts.LOADING)
+    found = mask_parts.constants()
+    place.empty()
+    kind, size = st.session_state[settings.key("type")], float(st.session_state[settings.key("size")])
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=528):
+            st.markdown(f"**Weight on what is masked** :gray[{kind}, mean over rows]")
+            leaks = {value: found[kind, value].leaks for value in mask_charts.CONSTANTS}
+            vega.draw(mask_charts.leak_chart(leaks, size), key="leaks")
+            st.caption(
+                "500 grids of 6 × 6 normal scores. A cross ends a curve where scores no longer fit the type."
+            )
+        with st.container(width=560):
+            st.markdown(
+                f"**What becomes of the mask value** :gray[scores of size {mask_parts.size_label(str(size))}]"
+            )
+            mask_parts.constant_table(found, size)
+    nothing_left()
+
+
+def nothing_left() -> None:
+    """A row in which every key is masked."""
+    st.subheader("A row with nothing to see", anchor=False)
+    found = mask_parts.empty_rows()
+    st.markdown(
+        "When padding stands before a text, a causal mask and a padding mask together can leave a row no key "
+        "at all. Its largest score is −∞, softmax takes −∞ from −∞, and that is NaN. Here the third of six "
+        "rows is such a row, and the loss leaves it out.",
+        width=frame.MEASURE,
+    )
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=bench.TABLE_WIDTH):
+            mask_parts.empty_row_table(found)
+            st.caption("torch as it is installed here, one head with the same weights in all six ways.")
+        with st.container(width=bench.NOTICE_WIDTH):
+            st.markdown(_remedies(found))
+
+
+def _remedies(found: "Sequence[EmptyRow]") -> str:
+    poisoned = [one for one in found if one.nan_gradients]
+    quiet = [one for one in found if one.like == "mean"]
+    said = [
+        f"{mask_parts.of_six(len(poisoned)).capitalize()} leave NaN in a gradient: 0 times NaN is NaN, so "
+        f"leaving the row out of the loss does not help."
+    ]
+    if quiet:
+        said.append(
+            "A finite constant gives no NaN and no warning: all scores are equal then, and the row is a "
+            "mean of what it must not see."
+        )
+    said.append("Libraries set such a row to 0 after the softmax, or let every row see itself.")
+    return "\n\n".join(said)
+
+
+def leak_test() -> None:
+    """A model trained without the mask, and what it writes."""
+    st.header("How good is a model that sees the answer?", anchor=False)
+    st.markdown(
+        "One head with its mask and the same head without. Both predict the next token at every position; "
+        "one of them can look it up.",
+        width=frame.MEASURE,
+    )
+    bench.show(MASK, settings, notice, low=1.0)
+    frame.sources(MASK.variants, "The code of the two models")
+    st.subheader("What does the cheat write?", anchor=False)
+    st.markdown(
+        "Writing, no model has the answer before it: the next token does not exist yet.", width=frame.MEASURE
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-write"):
+        prompt = st.text_input("Begins with", key=settings.key("prompt"), max_chars=200, width=400)
+        probing.button("Write", settings.key("write"))
+    if probing.asked(settings.key("write")):
+        mask_parts.samples(MASK.id, MASK.variants, prompt, 0)
+
+
+def notice(rows: Rows) -> str:
+    """What the two figures say, read off the reader's own."""
+    honest, unmasked = (rows[name].mean for name in MASK.variants)
+    if honest is None or unmasked is None:
+        return "A model that diverged says nothing about the mask. Train it again with another seed."
+    if unmasked >= honest:
+        return "In these steps the unmasked head has not found the answer yet. Give it more."
+    return (
+        f"Without its mask the head is {quantity(honest / unmasked)} times less perplexed, on text that it "
+        f"has never seen: evaluation hands it the answer as training did. Held-out text does not uncover "
+        f"such a leak; a figure too good to be true does.\n\n"
+        f"A perplexity of {quantity(unmasked, 2)} says that it copies the next token nearly every time."
+    )
+
+
+MASKS = ("causal", "none")
+OWN = ("tokens", "draw", "scores", "causal", "times", "type", "size", "prompt")
+
+settings = Settings("mask", (*bench.NAMES, *OWN))
+settings.seed("tokens", one_of("tokens", LENGTHS), "6")
+settings.seed("draw", whole("draw", 0, 9_999), 0)
+settings.seed("scores", score_grid.parse, score_grid.PRESETS["example"], score_grid.write)
+settings.seed("causal", one_of("causal", MASKS), "causal")
+settings.seed("times", one_of("times", mask_charts.TIMES), "1")
+settings.seed("type", one_of("type", mask_parts.TYPES), "float32")
+settings.seed("size", one_of("size", SIZES), "10000")
+settings.seed("prompt", as_it_is, "ROMEO: I will")
+
+frame.header(
+    SECTION,
+    MASK.question,
+    "The future, by a triangle of −∞ before a softmax. Turn the average into attention step by step, then "
+    "train one model that may look ahead.",
+)
+settings.show_notices()
+settings.notices = []  # the bench says its own
+three_ways()
+grid()
+mask_value()
+leak_test()
+frame.footer(SECTION)

@@ -1,0 +1,227 @@
+"""Against PyTorch: our attention and theirs, five wrong ones, and the reader's own."""
+
+import streamlit as st
+
+from engine.experiments import parse_seeds
+from engine.probes import sandbox, zoo
+from lab import frame, instruments, parity_parts, probing, vega
+from lab.chapter import section
+from lab.controls import NBSP, Settings, one_of, plain
+from lab.parity_chart import PRECISIONS, Comparison, figure
+from lab.parity_parts import BETS, LARGEST, MASKS, SCALES, STARTER, TESTS, TITLES
+
+SECTION = section("parity.py")
+SEEDS = ("0", "0,1,2", "0,1,2,3,4")
+MAX_SEEDS = 20
+TABLE_WIDTH, NOTICE_WIDTH = 752, 336  # px
+
+
+def seeds_of(text: str) -> str:
+    """Seeds in the URL, checked and written as the lab writes them."""
+    seeds = parse_seeds(text)
+    if len(seeds) > MAX_SEEDS:
+        raise ValueError(f"seeds are {len(seeds)}; allowed: at most {MAX_SEEDS}.")
+    return ",".join(map(str, seeds))
+
+
+def seeds_label(seeds: str) -> str:
+    """How many, or which, where the reader's own stand in the URL."""
+    return str(len(seeds.split(","))) if seeds in SEEDS else f"seeds {seeds.replace(',', ', ')}"
+
+
+def guesses() -> None:
+    """The two predictions."""
+    with st.container(horizontal=True):
+        for name, question, options in (
+            ("largest", "Before you compare: how large is the largest difference in float32?", LARGEST),
+            (
+                "coarsest",
+                "And which precision differs most, for the size of its numbers?",
+                PRECISIONS,
+            ),
+        ):
+            with st.container(width=instruments.HALF):
+                st.pills(
+                    question,
+                    list(options),
+                    format_func=lambda name: LARGEST.get(name, name),
+                    key=settings.key(name),
+                )
+
+
+def instrument_row() -> None:
+    """Which comparisons are shown, and the button that makes them."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
+        for label, name, options in (
+            ("Precision", "precision", dict(zip(PRECISIONS, PRECISIONS, strict=True))),
+            ("Mask", "mask", MASKS),
+            ("Scores divided by", "scale", SCALES),
+        ):
+            st.segmented_control(
+                label,
+                list(options),
+                format_func=options.__getitem__,
+                key=settings.key(name),
+                required=True,
+            )
+        chosen = st.session_state[settings.key("seeds")]
+        st.segmented_control(
+            "Seeds",
+            list(dict.fromkeys([*SEEDS, chosen])),
+            format_func=seeds_label,
+            key=settings.key("seeds"),
+            required=True,
+        )
+        st.button(
+            "Compare",
+            type="primary",
+            key=settings.key("compare"),
+            on_click=lambda: st.session_state.update({f"{settings.key('compare')}.asked": True}),
+            width=instruments.BUTTON,
+        )
+
+
+def comparing() -> None:
+    """Ours against theirs: figure, table, what to notice."""
+    chosen = {name: st.session_state[settings.key(name)] for name in ("mask", "scale")}
+    said = st.empty()
+    comparison = Comparison()
+    with st.container(key="figure-title"):
+        st.markdown("**Difference, over the mean magnitude** :gray[log scale; a dot a size, seed and pair]")
+    picture = st.container(key="figure")
+    if probing.asked(settings.key("compare")):
+        said.markdown(":small[Comparing, a few seconds]")
+        seeds = st.session_state[settings.key("seeds")]
+        try:
+            document = parity_parts.measured("engine.probes.parity", "--seeds", seeds)
+            comparison = Comparison.of(document, seeds)
+            said.markdown(f":small[:green[{plain(comparison.standing)}]]")
+        except (ValueError, OSError) as error:
+            said.markdown(f":small[:red[{plain(str(error))}]]")
+    else:
+        said.markdown(":small[Takes a few seconds, on the CPU]")
+    with picture:
+        vega.draw(figure(comparison, **chosen), key="parity.chart")
+    with st.container(horizontal=True, gap="medium", key="comparison"):
+        with st.container(width=TABLE_WIDTH):
+            precision = st.session_state[settings.key("precision")]
+            parity_parts.comparison_table(comparison, precision, **chosen)
+            st.caption(parity_parts.remarks(comparison, chosen["scale"]))
+        with st.container(width=NOTICE_WIDTH):
+            st.subheader("What to notice", anchor=False)
+            guessed = [st.session_state[settings.key(name)] for name in ("largest", "coarsest")]
+            st.markdown(parity_parts.notice(comparison, *guessed))
+
+
+def bets() -> None:
+    """Five wrong implementations, and which test catches each."""
+    st.header("Which test catches which mistake?", anchor=False)
+    st.markdown(
+        "Parity needs a right answer to compare with, and catches everything. The other tests need none. "
+        "Below are five attentions that run and are wrong: bet on one test for each.",
+        width=frame.MEASURE,
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        for name in zoo.WRONG:
+            st.selectbox(
+                TITLES[name],
+                BETS,
+                format_func=TESTS.__getitem__,
+                key=settings.key(name),
+                placeholder="Your bet",
+                index=None,
+                width=208,
+            )
+    with st.expander("What each test asks"):
+        st.markdown(parity_parts.tests_explained())
+    probing.button("Run the tests", settings.key("zoo"))
+    if probing.asked(settings.key("zoo")):
+        said = st.empty()
+        said.caption("Running eight tests on six implementations, a few seconds the first time")
+        try:
+            findings = parity_parts.measured("engine.probes.zoo")["rows"]
+        except (ValueError, OSError) as error:
+            said.markdown(f":red[{plain(str(error))}]")
+            return
+        placed = {name: st.session_state[settings.key(name)] for name in zoo.WRONG}
+        said.markdown(parity_parts.bets_answered(findings, placed))
+        parity_parts.matrix(findings, placed)
+        st.selectbox(
+            "Look closer at",
+            list(TITLES),
+            format_func=TITLES.__getitem__,
+            key=settings.key("wrong"),
+            width=320,
+        )
+        parity_parts.exhibit(findings, st.session_state[settings.key("wrong")])
+
+
+def own_code() -> None:
+    """The reader's own attention, run apart from the app."""
+    st.header("Check your own", anchor=False)
+    address = st.get_option("server.address")
+    if not sandbox.allowed(address):
+        st.markdown(
+            f"Running pasted code is off: this lab listens beyond this machine (server.address is "
+            f"{plain(address or 'not set')}), so whoever opens this page could run code here. If you trust "
+            f"them all, start the lab with "
+            f"`{sandbox.SWITCH}=1` in its environment.",
+            width=frame.MEASURE,
+        )
+        return
+    st.markdown(
+        f"A function of q, k and v, each of shape (B, T, d), and of `causal`. It runs in a process of its "
+        f"own, with 5{NBSP}s and 1.5{NBSP}GB, on inputs that grow from a single token, against a reference. "
+        f"What stands here has one bug: find it, or paste yours.",
+        width=frame.MEASURE,
+    )
+    key, answered = settings.key("code"), settings.key("verdict")
+    st.session_state.setdefault(key, STARTER)
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=640, key="code"):
+            code = st.text_area("Your attention", key=key, height=360, persist_state="session")
+        with st.container(width=448):
+            pressed = st.button("Check", key=settings.key("check"), width=instruments.BUTTON)
+            place = st.empty()
+            if pressed:
+                place.caption("Running it, at most 6 s")
+                st.session_state[answered] = (code, sandbox.check(code))
+            of, found = st.session_state.get(answered, (code, None))
+            with place.container():
+                if found is None:
+                    st.caption("Nothing has been checked yet.")
+                elif of != code:
+                    st.caption("The code has changed since it was checked. Check again.")
+                else:
+                    parity_parts.verdict(found)
+
+
+settings = Settings(
+    "parity", ("largest", "coarsest", "precision", "mask", "scale", "seeds", *zoo.WRONG, "wrong")
+)
+settings.seed("largest", one_of("largest", tuple(LARGEST)), None)
+settings.seed("coarsest", one_of("coarsest", PRECISIONS), None)
+settings.seed("precision", one_of("precision", PRECISIONS), "float32")
+settings.seed("mask", one_of("mask", tuple(MASKS)), "causal")
+settings.seed("scale", one_of("scale", tuple(SCALES)), "sqrt")
+settings.seed("seeds", seeds_of, "0")
+for wrong in zoo.WRONG:
+    settings.seed(wrong, one_of(wrong, BETS), None)
+settings.seed("wrong", one_of("wrong", tuple(TITLES)), "late-mask")
+
+frame.header(
+    SECTION,
+    SECTION.question,
+    "The same weights go into our attention and into PyTorch’s. Compare outputs and gradients; then see "
+    "which tests would have caught a mistake, and bring your own attention.",
+)
+settings.show_notices()
+guesses()
+instrument_row()
+comparing()
+with st.expander("The code of our attention"):
+    for source in ("mixers.QueriesAndKeys", "mixers.CausalSelfAttention"):
+        st.code(frame.class_source(source), language="python")
+bets()
+own_code()
+frame.footer(SECTION)

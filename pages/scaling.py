@@ -1,0 +1,256 @@
+"""Why sqrt(d_k): a head that is not divided freezes, while it trains and before."""
+
+import streamlit as st
+
+from engine.experiments import RESCUE, SCALES, SCALING, SCALING_LONG
+from engine.runs import launch
+from engine.runs.store import open_store
+from lab import (
+    bench,
+    export,
+    frame,
+    instruments,
+    scaling_parts,
+    scaling_probe,
+    scaling_rescue,
+    small_multiples,
+)
+from lab.chapter import section
+from lab.controls import Settings, one_of, plain
+from lab.instruments import Choice
+from lab.measured import Sweep
+from lab.scaling_parts import FROZEN_GUESSES, HELPS_GUESSES, WIDTHS, Width
+from lab.scaling_rescue import Rescue
+
+SECTION = section("scaling.py")
+MEASURED = "scaling.measured"
+WIDTHS_BY_ID = {row.id: row for row in WIDTHS}
+EXTRA = ("by-width-1024", "learned-scale-1024", "qk-norm-1024")
+
+
+def guesses() -> None:
+    """The two predictions."""
+    with st.container(horizontal=True):
+        for name, question, options in (
+            ("helps", "Before you train: from which width on does the division help?", HELPS_GUESSES),
+            ("frozen", "Undivided at d_k 1024, how many rows end frozen?", FROZEN_GUESSES),
+        ):
+            with st.container(width=bench.HALF):
+                st.pills(question, list(options), format_func=options.__getitem__, key=settings.key(name))
+
+
+def training(choice: Choice, row: Width) -> Sweep:
+    """The sweep over widths: settings, five panels, tables. row: the width whose panels are drawn."""
+    sweep, refused = bench.asked((SCALING, SCALING_LONG), choice)
+    said = bench.instrument_row(SCALING, sweep, settings, choice)
+    st.caption(scaling_parts.budget_line(choice))
+    last, paused = row.steps(choice.budget), False
+    with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
+        st.markdown(f"**One head while it trains** :gray[{row.label(choice.budget)}]", width="stretch")
+        rows = {one.id: one.short for one in WIDTHS}
+        st.segmented_control(
+            "Width shown",
+            list(rows),
+            format_func=rows.__getitem__,
+            key=settings.key("width"),
+            required=True,
+            label_visibility="collapsed",
+        )
+        if sweep.unended:
+            paused = st.toggle("Pause live", key="scaling.paused")
+        with st.popover("Export", type="tertiary"):
+            export.downloads(
+                f"{SCALING.id}-{choice.budget}-{row.id}",
+                lambda: small_multiples.together(scaling_parts.width_parts(sweep.again(), row), last),
+                lambda: small_multiples.table(scaling_parts.width_parts(sweep.again(), row)),
+            )
+
+    def draw(now: Sweep) -> None:
+        part = row.of(now)
+        progress = part.progress if part.unended else 0.0
+        small_multiples.draw(scaling_parts.width_parts(now, row), last, "widths", progress)
+        st.caption(
+            "Scores, weights and rows of 16 held-out windows at each evaluation; the gradient at every tenth "
+            f"step. Dashed rules: the chapter, after {row.steps('chapter'):,} steps."
+        )
+        with st.container(horizontal=True, gap="medium", key="results"):
+            with st.container(width=bench.TABLE_WIDTH):
+                scaling_parts.results(now, choice)
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.subheader("What to notice", anchor=False)
+                helps, frozen = (st.session_state[settings.key(name)] for name in ("helps", "frozen"))
+                words = scaling_parts.notice(now, helps, frozen)
+                st.markdown(words or "Your guesses are answered here, once the heads are trained.")
+
+    bench.follow(sweep, said, draw, refused=refused, paused=paused)
+    return sweep
+
+
+def rescue(sweep: Sweep) -> Sweep | None:
+    """A collapsed head, the division put back, trained on."""
+    st.header("Can a collapsed head be rescued?", anchor=False)
+    st.markdown(
+        "Take the weights of an undivided head at its end, put the division back, and train on, for as many "
+        "steps again and with a fresh optimiser. Only the scale differs.",
+        width=frame.MEASURE,
+    )
+    runs = scaling_rescue.collapsed_runs(sweep)
+    if not runs:
+        st.markdown(":gray[No undivided head of these settings is trained yet. Train the heads above first.]")
+        return None
+    key = settings.key("rescue")
+    if (wanted := st.session_state[key]) not in runs:
+        st.session_state[key] = next(iter(runs))
+        if wanted:
+            st.markdown(f":orange[No finished undivided head of these settings is {plain(wanted)}.]")
+    run = runs[st.session_state[key]]
+    fork = Sweep.of(RESCUE, [launch.rescue(run.id, run.spec)], open_store())
+    story = Rescue(run, fork, scaling_rescue.divided_all_along(sweep, run))
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-rescue"):
+        st.selectbox(
+            "Collapsed head",
+            list(runs),
+            format_func=scaling_rescue.titled,
+            key=key,
+            width=220,
+        )
+        instruments.action(fork, settings, "Put the division back", "rescue-", width=190)
+        said = bench.status_line()
+
+    def draw(now: Sweep) -> None:
+        progress = (1 + now.progress) / 2 if now.unended else 0.0
+        panels = scaling_rescue.parts(story, now)
+        small_multiples.draw(panels, 2 * story.steps, "rescue", progress, scaling_rescue.across(story))
+        with st.container(horizontal=True, gap="medium", key="results-rescue"):
+            with st.container(width=bench.TABLE_WIDTH):
+                st.table(scaling_rescue.results(story, now), border="horizontal", hide_index=True)
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.subheader("What to notice", anchor=False)
+                st.markdown(scaling_rescue.notice(story, now))
+
+    bench.follow(fork, said, draw)
+    return fork
+
+
+def random_vectors(pairs: int, widest: int) -> None:
+    """Variance, saturation and Jacobian of vectors that nobody trained."""
+    st.header("Before any training: random vectors", anchor=False)
+    st.markdown(
+        "Draw queries and keys from a standard normal distribution. How wide are their products, and what "
+        "does a softmax over 64 of them let through, with the division and without?",
+        width=frame.MEASURE,
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-vectors"):
+        st.select_slider(
+            "Pairs", scaling_probe.PAIRS, format_func=lambda n: f"{n:,}", key=settings.key("pairs"), width=260
+        )
+        st.select_slider(
+            "Widths up to",
+            scaling_probe.WIDTHS[1:],
+            format_func=lambda n: f"{n:,}",
+            key=settings.key("widest"),
+            width=260,
+        )
+        widths = scaling_probe.up_to(widest)
+        st.button("Measure", key="scaling.measure", width=160, on_click=_ask, args=(pairs, widths))
+        with st.container(width=bench.STATUS_WIDTH):
+            said = st.empty()
+    asked = st.session_state.get(MEASURED)
+    measured = None
+    if asked:
+        said.markdown(":small[:primary[Measuring in a process of its own, some seconds]]")
+        try:
+            measured = scaling_probe.measure(*asked)
+        except RuntimeError as error:
+            said.markdown(f":small[:red[{plain(str(error))}]]")
+        else:
+            same = asked == (pairs, widths)
+            rest = "" if same else f": {asked[0]:,} pairs. Measure again for what is set now"
+            said.markdown(
+                f":small[:{'green' if same else 'gray'}[Measured in {measured['seconds']:.1f} s{rest}]]"
+            )
+    widths = asked[1] if measured and asked else widths
+    made = scaling_probe.saturation_parts(measured)
+    axis = scaling_probe.across(widths)
+    with st.container(horizontal=True, vertical_alignment="center", key="figure-title-vectors"):
+        st.markdown("**2,000 rows of 64 random scores** :gray[over the width]", width="stretch")
+    small_multiples.draw(made, widths[-1], "vectors", across=axis)
+    with st.container(horizontal=True, gap="medium", key="results-vectors"):
+        with st.container(width=bench.TABLE_WIDTH):
+            for styler in (
+                scaling_probe.variance_table(widths, measured),
+                scaling_probe.saturation_table(widths, measured),
+                scaling_probe.chapter_table(measured),
+            ):
+                st.table(styler, border="horizontal", hide_index=True)
+            st.caption(
+                "Seed 0. The chapter’s variances are of 20,000 pairs at its five widths, and come out to the "
+                "digit. *Italic*: inferred from its prose. A row is frozen when one weight exceeds "
+                "0.99, effective tokens are e to the row’s entropy."
+            )
+        with st.container(width=bench.NOTICE_WIDTH):
+            st.subheader("What to notice", anchor=False)
+            st.markdown(scaling_probe.notice(measured))
+
+
+def _ask(pairs: int, widths: tuple[int, ...]) -> None:
+    st.session_state[MEASURED] = (pairs, widths)
+
+
+def other_scales(choice: Choice) -> Sweep:
+    """What else might keep a wide head soft."""
+    st.header("Divide by something else?", anchor=False)
+    st.markdown(
+        "By d_k itself; by a number that the head learns; or by √d_k, with queries and keys brought to one "
+        "length first (QK-norm). The three beside the two heads of d_k 1024 above, on the same budget, seeds "
+        "and text.",
+        width=frame.MEASURE,
+    )
+    sweep, refused = bench.asked((SCALES,), choice)
+    extra = sweep.part(lambda spec: spec.variant in EXTRA)
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-scales"):
+        instruments.action(extra, settings, "Train three models", "scales-")
+        said = bench.status_line()
+    last = SCALES.budget(choice.budget).steps
+    labels = {name: scaling_parts.scale_label(name) for name in SCALES.variants}
+
+    def draw(now: Sweep) -> None:
+        everything = sweep.again()
+        progress = now.progress if now.unended else 0.0
+        panels = scaling_parts.SCALES_PANELS
+        made = scaling_parts.parts(everything, SCALES.variants, labels, panels, rules=False)
+        small_multiples.draw(made, last, "scales", progress)
+        with st.container(key="results-scales", width=bench.TABLE_WIDTH):
+            st.table(scaling_parts.scales_table(everything), border="horizontal", hide_index=True)
+        st.caption(" ".join(bench.general_remarks(SCALES, everything.rows(), choice)))
+
+    bench.follow(extra, said, draw, refused=refused)
+    return extra
+
+
+settings = Settings(
+    "scaling", ("budget", "seeds", "text", "helps", "frozen", "width", "rescue", "pairs", "widest")
+)
+frame.header(
+    SECTION,
+    SCALING.question,
+    "A score is a sum of d_k products, so it grows with √d_k, and softmax turns large scores into a hard "
+    "choice. Train one head at four widths, divided by √d_k and not, and watch it.",
+)
+settings.seed("helps", one_of("helps", tuple(HELPS_GUESSES)), None)
+settings.seed("frozen", one_of("frozen", tuple(FROZEN_GUESSES)), None)
+width = settings.seed("width", one_of("width", tuple(WIDTHS_BY_ID)), "1024")
+settings.seed("rescue", scaling_rescue.named, None)
+pairs = settings.seed("pairs", scaling_probe.listed("pairs", scaling_probe.PAIRS), 20_000)
+widest = settings.seed("widest", scaling_probe.listed("widest", scaling_probe.WIDTHS[1:]), 1024)
+choice = bench.choose(SCALING, settings)
+guesses()
+sweeps = [training(choice, WIDTHS_BY_ID[width])]
+frame.sources(
+    ("divided-1024", "undivided-1024", *EXTRA), "The code of the head, and what each variant changes"
+)
+fork = rescue(sweeps[0])
+random_vectors(pairs, widest)
+sweeps += [other_scales(choice), *([fork] if fork else [])]
+bench.watch(*sweeps)
+frame.footer(SECTION)

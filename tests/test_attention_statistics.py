@@ -1,0 +1,255 @@
+"""What training writes down about attention: right to the digit, without a trace, and cheap."""
+
+import itertools
+import math
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from engine.evaluation import FROZEN, attention_statistics
+from engine.experiments import Budget
+from engine.models.config import Connection, ModelConfig
+from engine.models.mixers import ATTENTION, CausalSelfAttention
+from engine.models.transformer import Transformer
+from engine.training import PROBE_WINDOWS, Training
+from engine.variants import VARIANTS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+NAMES = ["score_std", "entropy_nats", "frozen_share"]
+CAUSAL = [name for name, kind in ATTENTION.items() if kind.causal]
+SMALL = ModelConfig(
+    vocab_size=20,
+    d_model=8,
+    n_layer=2,
+    n_head=2,
+    mixer="attention",
+    connection="pre-norm",
+    positions="learned",
+    max_positions=8,
+    output_projection=True,
+    d_ff=8,
+)
+BUDGET = Budget(steps=30, batch_size=4, context_length=8, evaluate_every=20)
+
+
+def model(config=SMALL, seed=0):
+    torch.manual_seed(seed)
+    return Transformer(config)
+
+
+def tokens(config, windows=PROBE_WINDOWS, length=128):
+    return torch.randint(config.vocab_size, (windows, length), generator=torch.Generator().manual_seed(1))
+
+
+def training(config=SMALL, budget=BUDGET, seed=0, **more):
+    ids = torch.randint(config.vocab_size, (600,), generator=torch.Generator().manual_seed(1))
+    return Training(
+        config=config, budget=budget, seed=seed, train_ids=ids[:400], held_out_ids=ids[400:], **more
+    )
+
+
+def by_hand(made, ids):
+    """Standard deviation, entropy and frozen share, one score and one row at a time."""
+    scores, entropies, frozen = [], [], []
+    x = made.positions.embed(made.token_embedding(ids))
+    for sublayer in (sublayer for block in made.blocks for sublayer in block):
+        mixer = sublayer.sublayer
+        if isinstance(mixer, CausalSelfAttention):
+            into = sublayer.norm(x) if made.config.connection == "pre-norm" else x
+            q, k = mixer.queries_and_keys(into)
+            for b, h in itertools.product(range(q.shape[0]), range(q.shape[1])):
+                for t in range(1, q.shape[2]):
+                    row = [sum((q[b, h, t] * k[b, h, s]).tolist()) for s in range(t + 1)]
+                    exps = [math.exp(score - max(row)) for score in row]
+                    weights = [e / sum(exps) for e in exps]
+                    scores += row
+                    entropies.append(-sum(w * math.log(w) for w in weights if w > 0))
+                    frozen.append(max(weights) > FROZEN)
+        x = sublayer(x)
+    mean = sum(scores) / len(scores)
+    variance = sum((score - mean) ** 2 for score in scores) / (len(scores) - 1)
+    return [variance**0.5, sum(entropies) / len(entropies), sum(frozen) / len(frozen)]
+
+
+@pytest.mark.parametrize("mixer", CAUSAL)
+@pytest.mark.parametrize("connection", ["add", "pre-norm"])
+def test_they_are_what_a_hand_would_count(mixer, connection: Connection):
+    config = replace(SMALL, mixer=mixer, connection=connection, score_scale="none")
+    made, ids = model(config), tokens(config, windows=2, length=5)
+    if mixer != "raw":
+        for attention in (m for m in made.modules() if isinstance(m, CausalSelfAttention)):
+            torch.nn.init.normal_(attention.W_Q.weight)  # some rows frozen, others not
+    with torch.no_grad():
+        expected = by_hand(made, ids)
+    assert 0 < expected[2] < 1
+    assert list(vars(attention_statistics(made, ids)).values()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_their_names_are_those_of_the_records():
+    assert list(vars(attention_statistics(model(), tokens(SMALL, length=8)))) == NAMES
+
+
+@pytest.mark.parametrize("mixer", ["none", "average", "matrix"])
+def test_without_attention_there_are_none(mixer):
+    config = replace(SMALL, mixer=mixer)
+    assert attention_statistics(model(config), tokens(config, length=8)) is None
+
+
+def test_equal_scores_have_the_entropy_of_an_average_and_freeze_nothing():
+    made = model(VARIANTS["one-head"].config)
+    for attention in (m for m in made.modules() if isinstance(m, CausalSelfAttention)):
+        torch.nn.init.zeros_(attention.W_Q.weight)
+    found = attention_statistics(made, tokens(made.config))
+    mean_log = sum(math.log(t) for t in range(2, 129)) / 127
+    assert found.entropy_nats == pytest.approx(mean_log, rel=1e-5)
+    assert (found.score_std, found.frozen_share) == (0, 0)
+
+
+def test_one_token_for_every_row_is_frozen_without_entropy():
+    made = model(VARIANTS["raw"].config)
+    with torch.no_grad():
+        for table in (made.token_embedding, made.positions.table):
+            table.weight.mul_(10)
+    found = attention_statistics(made, tokens(made.config))
+    assert found.frozen_share == 1
+    assert 0 <= found.entropy_nats < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_figures_at_initialisation_are_the_chapters(seed):
+    """sqrt(1024) * 2/3 = 21.3 for N(0, 1) tokens and positions; checked on Shakespeare: 58 % frozen."""
+    undivided, divided = (
+        attention_statistics(made, tokens(made.config))
+        for made in (model(VARIANTS[name].config, seed) for name in ("undivided-1024", "divided-1024"))
+    )
+    assert undivided.score_std == pytest.approx(21.3, abs=1)
+    assert undivided.frozen_share > 0.5
+    assert divided.score_std == pytest.approx(0.67, abs=0.05)
+    assert divided.frozen_share == 0
+    assert undivided.score_std == pytest.approx(32 * divided.score_std, rel=1e-4)
+
+
+# Without a trace
+
+
+def hooks(made):
+    return sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in made.modules())
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_it_leaves_no_hook_and_the_model_as_it_was(mode):
+    made, ids = model().train(mode), tokens(SMALL, length=8)
+    state = torch.get_rng_state()
+    first = attention_statistics(made, ids)
+    assert hooks(made) == 0
+    assert made.training == mode
+    assert all(parameter.grad is None for parameter in made.parameters())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert attention_statistics(made, ids) == first
+
+
+def test_it_leaves_no_hook_when_the_model_refuses():
+    made = model()
+    with pytest.raises(ValueError, match="9 tokens; the position table has 8 rows"):
+        attention_statistics(made, tokens(SMALL, length=9))
+    assert hooks(made) == 0
+    assert made.training
+
+
+def test_looking_changes_nothing_that_is_trained():
+    often, seldom = (training(budget=replace(BUDGET, evaluate_every=every)) for every in (10, 30))
+    for run in (often, seldom):
+        list(run.records())
+    assert all(
+        torch.equal(a, b) for a, b in zip(often.model.parameters(), seldom.model.parameters(), strict=True)
+    )
+
+
+# In the records
+
+
+def test_evaluations_and_final_figures_have_them():
+    run = training(budget=replace(BUDGET, steps=50, evaluate_every=40))
+    records = list(run.records())
+    evaluated = [record["step"] for record in records if "validation_perplexity" in record]
+    assert evaluated == [0, 10, 20, 40, 50]
+    for name in NAMES:
+        assert [record["step"] for record in records if name in record] == evaluated
+        assert run.result.measured[name] == records[-1][name]
+    assert vars(attention_statistics(run.model, run.probe)) == {name: records[-1][name] for name in NAMES}
+
+
+def test_the_probe_is_held_out_fixed_and_spread():
+    run = training()
+    assert run.probe.shape == (16, 8)
+    assert torch.equal(run.probe, training(seed=1).probe)
+    places = [next(n for n, w in enumerate(run.held_out) if torch.equal(w[:-1], row)) for row in run.probe]
+    assert places == sorted(set(places))
+
+
+def test_a_model_without_attention_records_none():
+    run = training(replace(SMALL, mixer="average"))
+    for record in [*run.records(), run.result.measured]:
+        assert not {*NAMES, "grad_norm_W_Q"} & record.keys()
+
+
+@pytest.mark.parametrize(("mixer", "recorded"), [("attention", True), ("query-key", True), ("raw", False)])
+def test_the_gradient_of_the_query_projections_is_theirs_alone(mixer, recorded):
+    run = training(replace(SMALL, mixer=mixer))
+    records = list(run.records())[1:]
+    assert all(("grad_norm_W_Q" in record) == recorded for record in records)
+    if recorded:
+        gradients = [m.W_Q.weight.grad for m in run.model.modules() if isinstance(m, CausalSelfAttention)]
+        expected = torch.cat(gradients).norm().item()
+        assert records[-1]["grad_norm_W_Q"] == pytest.approx(expected, rel=1e-5)
+        assert 0 < records[-1]["grad_norm_W_Q"] < records[-1]["grad_norm"]
+
+
+def test_a_context_of_one_has_nothing_to_choose_and_no_number_for_it():
+    run = training(budget=replace(BUDGET, context_length=1))
+    list(run.records())
+    assert run.result.state == "done"
+    assert not {*NAMES} & run.result.measured.keys()
+
+
+def test_without_a_mask_the_whole_row_is_looked_at():
+    model = Transformer(replace(SMALL, mixer="unmasked", n_layer=1, connection="add"))
+    ids = torch.arange(8).view(1, 8)
+    mixer = next(m for m in model.modules() if isinstance(m, CausalSelfAttention))
+    x = model.positions.embed(model.token_embedding(ids))
+    found = attention_statistics(model, ids)
+    assert found.score_std == pytest.approx(mixer.scores(x)[:, :, 1:].std().item(), rel=1e-6)
+    assert found.frozen_share == (mixer.scores(x).softmax(-1)[:, :, 1:].amax(-1) > 0.99).float().mean().item()
+
+
+# Its price
+
+
+def cpu_seconds(work):
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def test_recording_them_costs_at_most_a_twentieth_of_training():
+    """Side by side in turns, in processor time: the least disturbed turn of each."""
+    config, budget = VARIANTS["divided-128"].config, Budget(steps=1500, batch_size=32)
+    ids = tokens(config, windows=1, length=16_384)[0]
+    run = Training(config=config, budget=budget, seed=0, train_ids=ids, held_out_ids=ids[:4096])
+    assert run.probe.shape == (PROBE_WINDOWS, 128)
+    run.advance()
+    turns = [
+        (
+            cpu_seconds(lambda: [run.advance() for _ in range(2)]) / 2,
+            cpu_seconds(lambda: attention_statistics(run.model, run.probe)),
+        )
+        for _ in range(6)
+    ]
+    step, look = (min(times) for times in zip(*turns, strict=True))
+    assert look / (budget.evaluate_every * step) <= 0.05
+    # over a whole run, the early evaluations at 0, 10, 20, 40 and 80 steps included
+    looks = 5 + budget.steps // budget.evaluate_every
+    assert looks * look / (budget.steps * step) <= 0.05

@@ -1,0 +1,374 @@
+"""The page on masks: an average three ways, a grid to edit, a mask's value, and the leak test."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from streamlit.proto.WidgetStates_pb2 import WidgetState
+from streamlit.testing.v1 import AppTest
+
+from engine import checkpoint, corpus, device, paths
+from engine.experiments import MASK
+from engine.models.transformer import Transformer
+from engine.runs import dispatcher, launch
+from engine.runs.store import Store
+from engine.variants import variant
+from lab import mask_charts, mask_parts, score_grid
+
+OWN_GRID = "1" + "_" * 34 + "_-2.5"
+
+
+@pytest.fixture
+def text(tiny_corpus, no_reference, monkeypatch):
+    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
+    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
+    monkeypatch.setattr(device, "describe", lambda: here)
+    monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
+    return tiny_corpus
+
+
+def opened(**query):
+    page = AppTest.from_file(str(paths.ROOT / "pages" / "mask.py"), default_timeout=60)
+    for name, value in query.items():
+        page.query_params[name] = value
+    return rerun(page)
+
+
+def rerun(page):
+    page.run()
+    assert not page.exception
+    return page
+
+
+def said(page):
+    return (
+        "\n".join(element.value for element in [*page.markdown, *page.caption])
+        .replace("\\", "")
+        .replace("\u00a0", " ")
+    )
+
+
+def link(page, name):
+    """What the URL says of a setting."""
+    (value,) = np.atleast_1d(page.query_params[name])
+    return value
+
+
+def nodes(page, kind):
+    def walk(node):
+        yield node
+        for child in getattr(node, "children", {}).values():
+            yield from walk(child)
+
+    return [node for node in walk(page._tree) if node.type == kind]
+
+
+def charts(page):
+    """The datasets of every chart, in order: rows by name."""
+    return [
+        {
+            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
+            for one in chart.proto.datasets
+        }
+        for chart in nodes(page, "vega_lite_chart")
+    ]
+
+
+def weights(page):
+    """The second map: weights by (query, key), and which cells are masked."""
+    data = charts(page)[1]
+    hidden = {(row["query"], row["key"]) for row in data["hidden"] if "query" in row}
+    return {(row["query"], row["key"]): row["weight"] for row in data["seen"]}, hidden
+
+
+def tables(page):
+    return [
+        pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
+        for table in page.table
+    ]
+
+
+def editor(page):
+    return next(node.proto for node in nodes(page, "dataframe") if "editor" in node.proto.id)
+
+
+def edit(page, *cells):
+    """Type texts into cells of the grid, each (query, key, text), as a browser reports it."""
+    rows: dict[str, dict[str, str]] = {}
+    for query, key, text in cells:
+        rows.setdefault(str(query - 1), {})[str(key)] = text
+    states = page._tree.get_widget_states()
+    value = {"edited_rows": rows, "added_rows": [], "deleted_rows": []}
+    states.widgets.append(WidgetState(id=editor(page).id, string_value=json.dumps(value)))
+    page._run(states)
+    assert not page.exception
+    return page
+
+
+def press(page, label):
+    next(button for button in page.button if button.label == label).click()
+    return rerun(page)
+
+
+def test_an_empty_page_shows_the_matrix_and_the_three_ways(text):
+    page = opened()
+    assert page.title[0].value == MASK.question
+    assert page.caption[0].value == "2 of 14 · From averages to attention"
+    averaging = charts(page)[0]
+    printed = {(row["query"], row["key"]): row["said"] for row in averaging["seen"]}
+    assert [printed[6, s] for s in range(1, 7)] == ["0.167"] * 6
+    assert printed[1, 1] == "1.000"
+    assert len(averaging["hidden"]) == 15
+    rows = tables(page)[0]
+    assert [row["two ways"] for row in rows] == [
+        "loop and matrix product",
+        "loop and softmax",
+        "matrix product and softmax",
+    ]
+    assert "e−08" in rows[0]["largest difference"]
+    assert "No runs yet" in said(page)
+    assert page.button(key="mask.train").label == "Train two models"
+
+
+def test_other_vectors_are_drawn_and_stay_in_the_url(text):
+    page = press(opened(), "Draw other vectors")
+    assert 0 <= int(link(page, "draw")) <= 9_999
+
+
+def test_uniform_scores_reproduce_one_over_t_at_any_multiplier(text):
+    for times in ("1", "100"):
+        found, hidden = weights(opened(scores="uniform", times=times))
+        assert len(hidden) == 15
+        assert all(weight == pytest.approx(1 / query) for (query, _), weight in found.items())
+    assert "row t gives each of its t tokens 1/t" in said(opened(scores="uniform", times="100"))
+
+
+def test_an_edited_cell_moves_weights_means_and_url(text):
+    page = opened(scores="uniform")
+    edit(page, (2, 1, "1.5"), (2, 2, " 0.5 "))
+    found, _ = weights(page)
+    assert found[2, 1] == pytest.approx(1 / (1 + np.exp(-1)))
+    assert found[3, 1] == pytest.approx(1 / 3)
+    assert link(page, "scores").split("_")[6:8] == ["1.5", "0.5"]
+    means = charts(page)[2]["means"]
+    assert means[1]["x"] == pytest.approx(found[2, 2] * np.sqrt(0.75))
+    again, _ = weights(opened(scores=link(page, "scores")))
+    assert again == pytest.approx(found)
+
+
+def test_an_edit_survives_another_setting_and_gives_way_to_a_preset(text):
+    page = edit(opened(scores="uniform"), (2, 1, "3"))
+    first = editor(page).id
+    page.select_slider(key="mask.times").set_value("10")
+    edit(page, (2, 1, "3"))
+    assert editor(page).id == first
+    assert weights(page)[0][2, 1] > 0.99
+    next(g for g in page.button_group if g.key == "mask.preset").set_value("nearest")
+    rerun(page)
+    assert link(page, "scores") == "nearest"
+    assert editor(page).id != first
+    assert weights(page)[0][2, 1] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("abc", "'abc'"),
+        (None, "empty"),
+        ("inf", "'inf'"),
+        ("-inf", "'-inf'"),
+        ("nan", "'nan'"),
+        ("1e9", "'1e9'"),
+        ("0,5", "'0,5'"),
+        ("1_0", "'1_0'"),
+        ("0.12345", "'0.12345'"),
+        ("9" * 400, "'99999999999999999999'"),
+    ],
+)
+def test_a_bad_cell_is_named_and_keeps_its_number(text, typed, shown):
+    page = edit(opened(scores="nearest"), (3, 2, typed), (2, 1, "0"))
+    assert (
+        f"Row 3, key 2 is {shown}; allowed: a number from −10,000 to 10,000 with at most 3 decimals. "
+        "Used: -0.5." in said(page)
+    )
+    found, _ = weights(page)
+    assert found[2, 1] == pytest.approx(0.5)
+    assert found[3, 2] == pytest.approx(np.exp(-0.5) / (np.exp(-1) + np.exp(-0.5) + 1))
+
+
+def test_above_the_diagonal_only_an_unmasked_softmax_looks(text):
+    found, hidden = weights(opened(scores="_" * 4 + "_9" + "_" * 30))
+    assert found[1, 1] == 1
+    assert len(hidden) == 15
+    found, hidden = weights(opened(scores="_" * 4 + "_9" + "_" * 30, causal="none"))
+    assert found[1, 6] > 0.99
+    assert not hidden
+
+
+def test_a_deep_link_reproduces_every_setting(text):
+    query = {"tokens": "64", "draw": "7", "scores": OWN_GRID, "causal": "none", "times": "10",
+             "type": "float16", "size": "5000", "prompt": "JULIET", "budget": "chapter",
+             "seeds": "0,1,2", "best": "unmasked"}  # fmt: skip
+    page = opened(**query)
+    assert {name: link(page, name) for name in query} == query
+    assert "seed 7" in said(page)
+    assert weights(page)[0][1, 1] > 0.99
+    assert page.select_slider(key="mask.size").value == "5000"
+    assert page.text_input(key="mask.prompt").value == "JULIET"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("scores", "1_2", "scores has 2 numbers; allowed: 36, row by row"),
+        ("scores", "x" + "_" * 35, "scores, row 1, key 1 is 'x'; allowed: a number from"),
+        ("scores", "inf" + "_" * 35, "scores, row 1, key 1 is 'inf'; allowed: a number from"),
+        ("times", "7", "times is '7'; allowed: 0.1, 0.2"),
+        ("size", "-1", "size is '-1'; allowed: 1, 2, 5"),
+        ("type", "float8", "type is 'float8'; allowed: float32, float16, bfloat16"),
+        ("draw", "x", "draw is 'x'; allowed: a whole number from 0 to 9,999."),
+        ("odd", "1", "odd is no setting of this page"),
+    ],
+)
+def test_a_bad_link_is_said_once_and_changes_nothing(text, name, value, sentence):
+    words = said(opened(**{name: value}))
+    assert words.count(sentence) == 1
+
+
+@given(st.lists(st.integers(-10_000_000, 10_000_000), min_size=36, max_size=36))
+def test_every_grid_goes_through_the_url_and_back(thousandths):
+    grid = tuple(value / 1000 for value in thousandths)
+    assert score_grid.parse(score_grid.write(grid)) == grid
+    assert len(score_grid.write(grid)) <= 400
+
+
+def test_presets_go_by_name():
+    for name, grid in score_grid.PRESETS.items():
+        assert score_grid.write(grid) == name
+        assert score_grid.parse(name) == grid
+
+
+def test_the_slider_hardens_one_column_and_leaves_the_other(text):
+    rows = tables(opened(scores="example", times="10"))[1]
+    last = rows[-1]
+    assert float(last["softmax, ×10"]) < float(last["softmax, ×1"]) / 2
+    assert last["linear, ×10"] == last["linear, ×1"]
+    assert set(tables(opened(scores="uniform"))[1][0]) >= {"softmax, ×1", "linear, ×1"}
+
+
+def test_measuring_shows_refusals_leaks_and_the_row_without_a_key(text):
+    page = press(opened(size="10000"), "Measure")
+    constants, empty = tables(page)[2:4]
+    by = {(row["type"], row["mask value"].split("\u00a0")[1]): row for row in constants}
+    assert len(by) == 9
+    assert by["float16", "−1e9"]["masked_fill"] == ":red[refused]"
+    assert by["float16", "−1e9"]["cast"] == "−∞"
+    assert by["float32", "−inf"]["leaks"] == "0"
+    assert "red" in by["float32", "−1e4"]["leaks"]
+    assert by["float32", "−1e9"]["leaks"] == "0"
+    assert len(empty) == 6
+    assert "NaN" in empty[0]["that row’s output"]
+    assert "W_V" in empty[0]["NaN in the gradient of"].replace("\\", "")
+    assert "Two of the six leave NaN in a gradient" in said(page)
+    leak = charts(page)[4]
+    assert {row["name"] for row in leak["curves"]} == {"−inf", "−1e9", "−1e4"}
+
+
+def test_a_type_that_overflows_ends_its_curves(text):
+    page = press(opened(size="20000", type="float16"), "Measure")
+    leak = charts(page)[4]
+    assert {row["name"] for row in leak["curves"] if row["kind"] == "cross"} == {"−inf", "−1e4"}
+    assert max(row["size"] for row in leak["curves"]) == 10_000
+    assert {row["value"] for row in leak["gutter"]} == {"–"}
+
+
+def trained(text, names=MASK.variants):
+    """Finished quick runs with weights, untrained, of those variants."""
+    store = Store()
+    sweep = store.submit(launch.specs("mask", "quick", (0,), text), "local")
+    for run in store.runs(sweep=sweep):
+        if run.spec.variant not in names:
+            continue
+        folder = store.directory(run.id)
+        folder.mkdir()
+        torch.manual_seed(0)
+        config = replace(variant(run.spec.variant).config, max_positions=16, d_model=32)
+        header = {"config": config.to_dict(), "step": 100}
+        checkpoint.save(
+            folder / "checkpoint.safetensors", checkpoint.model_tensors(Transformer(config)), header
+        )
+        value = {"one-head": 80.0, "unmasked": 1.25}[run.spec.variant]
+        measured = {"validation_perplexity": value}
+        times = {"started": run.created, "ended": run.created + 9, "seconds": 9.0}
+        store.advance(run.id, "queued", "done", measured=measured, **times)
+
+
+def test_without_finished_runs_the_sample_says_so(text):
+    assert said(press(opened(), "Write")).count("No finished run of yours. Train it above first.") == 2
+
+
+def test_each_model_writes_beside_what_it_is_worth_blind(text):
+    trained(text)
+    page = press(opened(prompt="aha noe"), "Write")
+    written = [code.value for code in page.code if code.value.startswith("aha noe")]
+    assert len(written) == 2
+    words = said(page)
+    assert "as measured in training: **1.2**" in words or "as measured in training: **1.3**" in words
+    assert "Yours, run #1, quick budget, seed 0." in words
+    assert "64.0 times less perplexed" in words
+    page.text_input(key="mask.prompt").set_value("  ")
+    rerun(page)
+    assert said(page).count("The prompt has") == 2
+
+
+def test_one_model_alone_still_writes(text):
+    trained(text, names=("unmasked",))
+    words = said(press(opened(), "Write"))
+    assert words.count("No finished run of yours") == 1
+    assert "quick budget, seed 0" in words
+
+
+def test_no_chart_of_the_page_names_a_colour():
+    scores = np.zeros((6, 6))
+    mixture = mask_charts.mix(scores)
+    specs = [
+        mask_charts.weights_map(mixture.weights, scores, causal=True),
+        mask_charts.mixture_plot(mixture.mixed),
+        mask_charts.hardening_chart(scores, 1.0, causal=True),
+        mask_charts.leak_chart({"-inf": {1.0: 0.0, 10.0: None}}, 1.0),
+    ]
+    assert "#" not in json.dumps(specs)
+
+
+def test_a_function_is_shown_without_its_docstring():
+    shown = mask_parts.body(mask_parts.words)
+    assert shown == "def words(text: str) -> Cell:\n    return None, text"
+
+
+def test_opening_loads_no_torch_and_a_setting_redraws_at_once(text, python):
+    script = (
+        "import sys, time\n"
+        "from engine import device\n"
+        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        "page = AppTest.from_file('pages/mask.py', default_timeout=60)\n"
+        f"page.query_params['text'] = {text!r}\n"
+        "page.run()\n"
+        "times = []\n"
+        "for factor in ('10', '1', '10', '1'):\n"
+        "    page.select_slider(key='mask.times').set_value(factor)\n"
+        "    began = time.perf_counter()\n"
+        "    page.run()\n"
+        "    times.append(time.perf_counter() - began)\n"
+        "print('torch' in sys.modules, bool(page.exception), min(times))\n"
+    )
+    ended = python("-c", script)
+    torch_loaded, failed, seconds = ended.stdout.split()
+    assert (torch_loaded, failed) == ("False", "False")
+    assert float(seconds) < 0.2

@@ -1,0 +1,316 @@
+"""The page Against PyTorch: guesses, the comparison, the bets, the reader's own code."""
+
+import itertools
+import json
+from types import SimpleNamespace
+
+import pyarrow
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from engine import paths
+from engine.probes import sandbox, zoo
+from engine.probes.sandbox import Verdict
+from lab import parity_chart, parity_parts
+from lab.controls import plain
+
+ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
+THEIRS = (parity_parts.MODULE, parity_parts.FUNCTION)
+SMALLEST = {
+    "name": "T = 2, d = 1, not causal",
+    "q": "[[[1.5], [0.1]]]",
+    "k": "[[[0.5], [0.4]]]",
+    "v": "[[[0.3], [1]]]",
+    "causal": False,
+    "expected": "[[[0.62], [0.65]]]",
+    "got": "[[[0.63], [0.65]]]",
+}
+VERDICT = Verdict(
+    outcome="wrong",
+    sentence=f"Scale: {ODD}.",
+    part="scale",
+    cases=[{"name": "T = 1, d = 1, causal", "failed": False}, {"name": SMALLEST["name"], "failed": True}],
+    smallest=SMALLEST,
+    printed="hello",
+    seconds=1.4,
+)
+
+
+def comparison():
+    """A made-up document of two sizes, in which float16 is not supported."""
+    sizes = [
+        {"batch": 8, "tokens": 8, "d_model": 128, "n_head": 1},
+        {"batch": 1, "tokens": 64, "d_model": 256, "n_head": 8},
+    ]
+    rounding = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
+    choices = itertools.product(
+        rounding, sizes, ("causal", "none"), ("sqrt", "none", "width"), THEIRS, ("written out", "fused")
+    )
+    rows = [
+        {
+            **size, "precision": precision, "mask": mask, "scale": scale, "seed": 0, "ours": ours,
+            "theirs": theirs,
+            **measured(rounding[precision], precision, (ours, theirs) == ("written out", THEIRS[0])),
+        }
+        for precision, size, mask, scale, theirs, ours in choices
+        if scale == "sqrt" or theirs == THEIRS[1]
+    ]  # fmt: skip
+    return {"rounding": rounding, "rows": rows, "seconds": 3.2, "device": "CPU", "torch": "2.13.0"}
+
+
+def measured(rounding, precision, exact):
+    names = ("magnitude", "difference", "relative", "gradient_magnitude", "gradient_difference")
+    values = (0.158, 2 * rounding * (not exact), 2 * rounding * (not exact) / 0.158, 1.0, 30 * rounding)
+    if precision == "float16":
+        return {"state": "unsupported", **dict.fromkeys((*names, "gradient_relative"))}
+    return {"state": "done", **dict(zip(names, values, strict=True)), "gradient_relative": 30 * rounding}
+
+
+def found():
+    """Findings in which causality catches all but one, and the variance that one."""
+    return {
+        "rows": [
+            {
+                "implementation": name, "test": test, "said": "It is off by 0.8.",
+                "caught": name != "right"
+                and (test == "parity" or test == ("variance" if name == "no-scale" else "causality")),
+            }
+            for name in zoo.IMPLEMENTATIONS
+            for test in zoo.TESTS
+        ]
+    }  # fmt: skip
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the page asks of other processes, answered at once. The server listens on this machine only."""
+    calls = []
+
+    def measured(module, *arguments):
+        calls.append((module, *arguments))
+        return comparison() if module.endswith("parity") else found()
+
+    def check(code):
+        calls.append(("check", code))
+        return VERDICT
+
+    monkeypatch.setattr(parity_parts, "measured", measured)
+    monkeypatch.setattr(sandbox, "check", check)
+    monkeypatch.setattr(st, "get_option", lambda name: "localhost" if name == "server.address" else None)
+    return calls
+
+
+def opened(**query):
+    page = AppTest.from_file(str(paths.ROOT / "pages" / "parity.py"), default_timeout=30)
+    for name, value in query.items():
+        page.query_params[name] = value
+    return rerun(page)
+
+
+def rerun(page):
+    page.run()
+    assert not page.exception
+    return page
+
+
+def pressed(page, name):
+    page.button(key=f"parity.{name}").click()
+    return rerun(page)
+
+
+def said(page):
+    return (
+        "\n".join(element.value for element in [*page.markdown, *page.caption])
+        .replace("\\", "")
+        .replace("\u00a0", " ")
+    )
+
+
+def datasets(page):
+    def walk(node):
+        yield node
+        for child in getattr(node, "children", {}).values():
+            yield from walk(child)
+
+    chart = next(node for node in walk(page._tree) if node.type == "vega_lite_chart")
+    return {
+        one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
+        for one in chart.proto.datasets
+    }
+
+
+def cells(page, table=0):
+    styler = page.table[table].proto.arrow_data.styler.display_values
+    rows = pyarrow.ipc.open_stream(styler).read_all().to_pylist()
+    return [[cell.replace("\u00a0", " ") for cell in row.values()] for row in rows]
+
+
+def test_an_empty_page_asks_nothing_and_says_what_to_do(asked):
+    page = opened()
+    assert page.title[0].value == "Does our attention equal theirs, to the last bit but one?"
+    assert page.caption[0].value == "5 of 14 · The score"
+    assert "Make your two guesses, then compare." in said(page)
+    assert asked == []
+    assert cells(page) == [["chapter", "0.159", "1.79e−07", ":gray[–]", "1.79e−07", ":gray[–]"]]
+    data = datasets(page)
+    assert data["chapter"][0]["relative"] == pytest.approx(1.13e-6, rel=0.01)
+    assert [row["relative"] for row in data["dots"]] == [None]
+
+
+def test_comparing_fills_figure_and_table_and_answers_the_guesses(asked):
+    page = pressed(opened(largest="1e-7", coarsest="float32", seeds="0,1,2"), "compare")
+    assert asked == [("engine.probes.parity", "--seeds", "0,1,2")]
+    words = said(page)
+    assert "Done in 3 s: CPU, torch 2.13.0, seeds 0, 1, 2" in words
+    assert "You guessed *about 10⁻⁷*. In float32 the largest difference is **2.38e−07**" in words
+    assert "You guessed *float32*. Against the numbers themselves **bfloat16** differs most" in words
+    assert "6 of 24 outputs agree to the last bit, most of them ours *written out*" in words
+    assert cells(page)[1:] == [
+        ["one head, 8 × 8 × 128", "0.158", "**2.38e−07**", "**3.58e−06**", "**2.38e−07**", "**3.58e−06**"],
+        [
+            "eight heads, 1 × 64 × 256",
+            "0.158",
+            "**2.38e−07**",
+            "**3.58e−06**",
+            "**2.38e−07**",
+            "**3.58e−06**",
+        ],
+    ]
+    data = datasets(page)
+    assert len(data["rounding"]) == 4
+    assert len(data["tops"]) == 6
+    assert all(parity_chart.FLOOR < row["relative"] < parity_chart.CEILING for row in data["dots"])
+
+
+def test_what_is_shown_follows_the_row_without_measuring_anew(asked):
+    page = pressed(opened(), "compare")
+    for name, value in (("precision", "float64"), ("mask", "none"), ("scale", "width")):
+        next(group for group in page.button_group if group.key == f"parity.{name}").set_value(value)
+        rerun(page)
+        assert page.query_params[name] == value
+    assert set(asked) == {("engine.probes.parity", "--seeds", "0")}
+    assert cells(page)[0][1:] == [":gray[–]"] * 5
+    assert cells(page)[1][2] == ":gray[–]"  # the module knows no other scale
+    assert "The module divides by √d only." in said(page)
+    assert datasets(page)["chapter"][0]["relative"] is None
+
+
+def test_a_precision_that_this_cpu_lacks_is_a_dash(asked):
+    page = pressed(opened(precision="float16"), "compare")
+    assert cells(page)[1][1:] == [":gray[–]"] * 5
+
+
+def test_a_comparison_that_fails_is_told(asked, monkeypatch):
+    def failing(*_):
+        raise ValueError(ODD)
+
+    monkeypatch.setattr(parity_parts, "measured", failing)
+    page = pressed(pressed(opened(), "compare"), "zoo")
+    assert sum(plain(ODD) in element.value for element in page.markdown) == 2
+
+
+def test_bets_are_kept_in_the_url_and_answered(asked):
+    page = opened(**{"no-scale": "rows", "late-mask": "causality"})
+    assert page.selectbox(key="parity.no-scale").value == "rows"
+    assert "would have caught it" not in said(page)
+    page.selectbox(key="parity.off-by-one").set_value("triangle")
+    page = pressed(page, "zoo")
+    assert page.query_params["off-by-one"] == "triangle"
+    words = said(page)
+    assert "One of your three bets would have caught it." in words
+    assert "Without any reference, **causality** catches four of five." in words
+    assert "*No scale* is seen by variance alone." in words
+    rows = {row[0]: row[1:] for row in cells(page, 1)}
+    assert list(rows) == list(parity_parts.TITLES.values())
+    assert rows["No scale"][0] == ":blue[○] :gray[passes]"
+    assert rows["Mask after the softmax"][2] == ":blue[○] **caught**"
+    assert rows["Ours, right"] == [":gray[passes]"] * 8
+
+
+def test_one_implementation_is_shown_with_what_was_measured(asked):
+    page = pressed(opened(wrong="no-transpose"), "zoo")
+    assert any("def no_transpose(q: Tensor" in element.value for element in page.code)
+    assert cells(page, 2)[2] == ["Causality", f"**caught**: {plain('It is off by 0.8.')}"]
+
+
+def test_own_code_is_run_when_asked_and_only_then(asked):
+    page = opened()
+    assert page.text_area[0].value == parity_parts.STARTER
+    page.text_area[0].set_value("def attention(): pass")
+    rerun(page)
+    assert asked == []
+    page = pressed(page, "check")
+    assert asked == [("check", "def attention(): pass")]
+    words = said(page)
+    assert f":red[Scale: {ODD}.]" in words
+    assert "1 of 2 inputs fail. The smallest, T = 2, d = 1, not causal:" in words
+    assert "Answered in 1.4 s" in words
+    shown = [element.value for element in page.code]
+    assert any("q = [[[1.5], [0.1]]]" in text and "# yours\n[[[0.63], [0.65]]]" in text for text in shown)
+    assert "hello" in shown
+    page.text_area[0].set_value("x = 1")
+    assert "The code has changed since it was checked." in said(rerun(page))
+    assert "code" not in json.dumps(dict(page.query_params))
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.1.7", None])
+def test_own_code_is_off_beyond_this_machine(asked, monkeypatch, address):
+    monkeypatch.setattr(st, "get_option", lambda name: address)
+    page = opened()
+    assert len(page.text_area) == 0
+    assert "Running pasted code is off" in said(page)
+    assert f"server.address is {address or 'not set'}" in said(page)
+    assert "ATTENTION_LAB_RUN_CODE=1" in said(page)
+    monkeypatch.setenv(sandbox.SWITCH, "1")
+    assert len(opened().text_area) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ({"precision": "int8"}, "precision is 'int8'; allowed: bfloat16, float16, float32, float64."),
+        ({"seeds": "x"}, "seeds are 'x'; allowed: whole numbers from 0"),
+        ({"seeds": ",".join(map(str, range(30)))}, "seeds are 30; allowed: at most 20. Used: 0."),
+        ({"late-mask": "parity"}, "late-mask is 'parity'; allowed: rows, triangle"),
+        ({"code": "x"}, "code is no setting of this page"),
+        ({"mask": ODD}, f"mask is {ODD!r}"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_in_the_url_is_named(asked, query, complaint):
+    assert complaint in said(opened(**query))
+    assert asked == []
+
+
+def test_seeds_of_ones_own_are_shown(asked):
+    page = opened(seeds="7,9007199254740993")
+    group = next(group for group in page.button_group if group.key == "parity.seeds")
+    assert "seeds 7, 9007199254740993" in group.options
+
+
+def test_a_process_that_fails_or_hangs_is_one_sentence(monkeypatch):
+    parity_parts.measured.clear()
+    ended = SimpleNamespace(returncode=2, stderr="Traceback\nValueError: no\n", stdout="")
+    monkeypatch.setattr(parity_parts.subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(ValueError, match="The comparison failed: ValueError: no"):
+        parity_parts.measured("engine.probes.zoo")
+
+    def hangs(*_, **__):
+        raise parity_parts.subprocess.TimeoutExpired("x", 1)
+
+    monkeypatch.setattr(parity_parts.subprocess, "run", hangs)
+    with pytest.raises(ValueError, match="No answer within 120 s"):
+        parity_parts.measured("engine.probes.zoo")
+
+
+def test_the_page_loads_no_torch_whatever_is_pressed(python):
+    script = (
+        "import sys\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        "page = AppTest.from_file('pages/parity.py', default_timeout=100).run()\n"
+        "page.button(key='parity.zoo').click()\n"
+        "page.run()\n"
+        "print('torch' in sys.modules, bool(page.exception), len(page.table))\n"
+    )
+    ended = python("-c", script)
+    assert ended.stdout.split() == ["False", "False", "3"], ended.stderr

@@ -1,0 +1,311 @@
+"""The page Query, key, value: the ladder, and a trained and an untrained head on the reader's sentence."""
+
+import base64
+import dataclasses
+import json
+import os
+
+import numpy as np
+import plotly.io
+import pyarrow
+import pytest
+import torch
+from playwright.sync_api import expect
+from streamlit.testing.v1 import AppTest
+
+from engine import checkpoint, corpus, device, paths
+from engine.experiments import QKV
+from engine.models.transformer import Transformer
+from engine.runs import dispatcher, launch
+from engine.runs.store import Store
+from engine.variants import variant
+from lab import attention_view, probing
+from lab.controls import plain
+from tests.serving import serve
+from tests.test_browser import CHROMIUM, SECOND, browser, new_page
+
+ENDS = {"average-added-positions": 61.0, "matrix": 60.0, "raw": 70.0, "query-key": 50.0, "one-head": 47.5}
+ODD = "$5 and <b>x</b>  a.b[1]"
+
+
+@pytest.fixture
+def text(tiny_corpus, no_reference, one_thread, monkeypatch):
+    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
+    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
+    monkeypatch.setattr(device, "describe", lambda: here)
+    monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
+    return tiny_corpus
+
+
+@pytest.fixture
+def trained(tmp_path, text, monkeypatch):
+    """Weights that differ from the untrained head's, as if they were shipped."""
+    torch.manual_seed(7)
+    path = tmp_path / "one-head.safetensors"
+    config = variant("one-head").config
+    checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), {"config": config.to_dict()})
+    monkeypatch.setattr(probing, "weights", lambda *_: (path, "shipped, seed 0"))
+    return path
+
+
+def opened(**query):
+    page = AppTest.from_file(str(paths.ROOT / "pages" / "qkv.py"), default_timeout=60)
+    for name, value in query.items():
+        page.query_params[name] = value
+    return rerun(page)
+
+
+def rerun(page):
+    page.run()
+    assert not page.exception
+    return page
+
+
+def looked(**query):
+    page = opened(**query)
+    page.button(key="qkv.look").click()
+    return rerun(page)
+
+
+def said(page):
+    return (
+        "\n".join(element.value for element in [*page.markdown, *page.caption])
+        .replace("\\", "")
+        .replace("\u00a0", " ")
+    )
+
+
+def drawn(page):
+    """Every Plotly figure by the key of its element."""
+
+    def walk(node):
+        yield node
+        for child in getattr(node, "children", {}).values():
+            yield from walk(child)
+
+    charts = [node.proto for node in walk(page._tree) if node.type == "plotly_chart"]
+    return {chart.id: plotly.io.from_json(chart.spec) for chart in charts}
+
+
+def one(figures, name):
+    (found,) = [figure for key, figure in figures.items() if name in key]
+    return found
+
+
+def grid(trace):
+    """What a heat map colours, as an array."""
+    flat = np.frombuffer(base64.b64decode(trace.z["bdata"]), trace.z["dtype"])
+    return flat.reshape([int(size) for size in trace.z["shape"].split(",")])
+
+
+def numbers(page, at):
+    """A table of the page as it is: column names, then rows."""
+    frame = page.table[at].value
+    return [tuple(frame.columns), *frame.itertuples(index=False, name=None)]
+
+
+def test_an_open_page_asks_and_has_loaded_no_head(text, monkeypatch):
+    monkeypatch.setattr(attention_view, "capture", lambda *_: pytest.fail("a head was loaded unasked"))
+    page = opened()
+    assert page.title[0].value == QKV.question
+    assert page.caption[0].value == "3 of 14 · The score"
+    assert page.button(key="qkv.train").label == "Train five models"
+    assert [row["model"].split("\u00a0")[1] for row in cells(page)] == [
+        plain(variant(name).title) for name in QKV.variants
+    ]
+    assert "Each model is one field away from its parent." in said(page)
+    assert not drawn(page)
+
+
+def cells(page):
+    styler = page.table[0].proto.arrow_data.styler.display_values
+    return pyarrow.ipc.open_stream(styler).read_all().to_pylist()
+
+
+def test_the_words_about_the_ladder_are_true():
+    """Each rung differs from its parent in the mixer alone, and so does the head from W_Q and W_K."""
+    pairs = [(variant(name).parent, name) for name in QKV.variants[1:]] + [("query-key", "one-head")]
+    assert [parent for parent, _ in pairs] == ["average-added-positions"] * 2 + ["raw"] + [
+        "average-added-positions",
+        "query-key",
+    ]
+    for parent, name in pairs:
+        before, after = (dataclasses.asdict(variant(one).config) for one in (parent, name))
+        assert {field for field in before if before[field] != after[field]} == {"mixer"}
+
+
+def test_what_each_part_is_worth_is_read_off_the_readers_own_figures(text):
+    store = Store()
+    sweep = store.submit(launch.specs(QKV.id, "quick", (0,), text), "local")
+    for run in store.runs(sweep=sweep):
+        value = ENDS[run.spec.variant]
+        folder = store.directory(run.id)
+        folder.mkdir()
+        record = {"step": 100, "seconds": 1, "validation_perplexity": value}
+        (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+        store.advance(
+            run.id, "queued", "done", measured={"validation_perplexity": value},
+            started=run.created, seconds=1.0, ended=run.created + 1,
+        )  # fmt: skip
+    words = said(opened())
+    assert "One matrix for every sentence gains 1.0 points on equal weights" in words
+    assert "Raw scores loses 9.0 points" not in words
+    assert "Raw scores lose 9.0 points on equal weights" in words
+    assert "W_Q and W_K gain 20.0 points on raw scores; W_V gains 2.5 points on copying the token" in words
+
+
+def test_looking_inside_shows_both_heads_stage_by_stage(trained):
+    page = looked()
+    figures = drawn(page)
+    for side in ("trained", "untrained"):
+        strip = one(figures, f"strip.{side}.")
+        names = [note.text for note in strip.layout.annotations if note.text != "→"]
+        assert names == ["x·x", "QKᵀ", "÷ √d_k", "mask", "<b>softmax</b>", "× V"]
+        cells, mask = one(figures, f"map.weights.{side}.").data
+        assert cells.y[13] == "·king (13)"
+        assert "masked" in mask.hovertemplate
+        np.testing.assert_allclose(np.nansum(grid(cells) ** 2, axis=1), 1, atol=1e-5)
+    z = [one(figures, f"map.weights.{side}.").data[0] for side in ("trained", "untrained")]
+    assert not np.allclose(*(np.nan_to_num(grid(cells)) for cells in z))
+    words = said(page)
+    assert "Weights: shipped, seed 0." in words
+    assert words.count("effective tokens of 14; a uniform row would give each 0.071.") == 2
+    assert "A map is no explanation by itself." in words
+    assert "the ladder’s to say" in words
+
+
+def test_three_steps_in_numbers(trained):
+    table = numbers(looked(), 1)
+    assert table[0] == ("step", "measured", "trained", "untrained")
+    assert table[1][2:] == ("13 of 13", "13 of 13")
+    assert table[2][2:] == ("0", "0")
+    assert float(table[6][2].replace("\\", "")) > 0.4
+    assert len(table) == 9
+
+
+def test_the_rows_table_and_the_whole_table_are_the_map(trained):
+    page = looked(row="5")
+    cells = one(drawn(page), "map.weights.trained.").data[0]
+    row = grid(cells)[5, :6] ** 2
+    table = numbers(page, 2)
+    assert table[0] == ("key", "weight", "raw score")
+    assert [weight for _, weight, _ in table[1:]] == pytest.approx(sorted(row, reverse=True)[:5], abs=1e-5)
+    whole = page.dataframe[0].value
+    np.testing.assert_allclose(whole.to_numpy(), grid(cells) ** 2, atol=1e-6)
+    assert page.dataframe[0].proto.placeholder == "masked"
+
+
+def test_every_stage_can_be_shown_large_and_scores_of_both_heads_have_one_scale(trained):
+    page = looked(stages=",".join(attention_view.STAGES))
+    figures = drawn(page)
+    for stage in attention_view.STAGES:
+        pair = [one(figures, f"map.{stage}.{side}.").data[0] for side in ("trained", "untrained")]
+        assert pair[0].zmax == pair[1].zmax
+        assert one(figures, f"key.{stage}.") is not None
+        assert (pair[0].zmin == 0) == (stage == "weights")
+    words = said(page)
+    assert "√d_k = 11.3 times smaller" in words
+    assert "Most of it comes from" in words
+
+
+def test_sentence_stages_and_row_live_in_the_url(trained):
+    page = looked(sentence="To be, or not to be", stages="products,mixed", row="2")
+    assert page.selectbox(key="qkv.row").value == 2
+    assert {key for key in drawn(page) if "map." in key}
+    page.text_input(key="qkv.sentence").set_value("the king is dead, and the queen is dead")
+    rerun(page)
+    assert page.query_params["sentence"] == "the king is dead, and the queen is dead"
+    assert page.selectbox(key="qkv.row").value == len(page.selectbox(key="qkv.row").options) - 1
+    group = next(group for group in page.button_group if group.key == "qkv.stages")
+    group.set_value(["raw"])
+    rerun(page)
+    assert page.query_params["stages"] == "raw"
+    page.text_input(key="qkv.sentence").set_value("the king")
+    rerun(page)
+    assert page.selectbox(key="qkv.row").options == ["·the (0)", "·king (1)"]
+
+
+def test_without_a_trained_head_the_untrained_one_still_stands_there(text):
+    page = looked()
+    assert "No trained head is shipped with this copy. Train the ladder above" in said(page)
+    figures = drawn(page)
+    assert one(figures, "map.weights.untrained.") is not None
+    assert not [key for key in figures if ".trained." in key]
+
+
+def test_a_checkpoint_that_cannot_be_read_costs_only_its_own_side(trained, monkeypatch):
+    trained.write_bytes(b"no checkpoint")
+    page = looked()
+    assert "is not a whole checkpoint of this lab" in said(page)
+    assert one(drawn(page), "map.weights.untrained.") is not None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "complaint"),
+    [("   ", "The text has 0 tokens; allowed: 1 to 128."), ("x" * 300, "allowed: 1 to 128.")],
+)
+def test_a_sentence_that_does_not_fit_gets_one_line(trained, sentence, complaint):
+    page = looked(sentence=sentence)
+    assert said(page).count(complaint) == 1
+    assert not drawn(page)
+
+
+def test_odd_characters_are_shown_as_they_are(trained):
+    page = looked(sentence=ODD)
+    assert any("·$ (0)" in name or "$" in name for name in page.selectbox(key="qkv.row").options)
+    cells = one(drawn(page), "map.weights.untrained.").data[0]
+    assert not any("<b>" in name for name in cells.x)
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        (
+            {"stages": "softmax"},
+            "stages has 'softmax'; allowed: raw, products, scaled, masked, weights, mixed",
+        ),
+        ({"row": "14"}, "row is '14'; allowed: a whole number from 0 to 13. Used: 13."),
+        ({"heads": "2"}, "heads is no setting of this page"),
+    ],
+)
+def test_a_bad_value_in_the_url_is_named(text, query, complaint):
+    assert complaint in said(opened(**query))
+
+
+def test_the_page_opens_without_torch(text, python):
+    script = (
+        "import sys\n"
+        "from engine import device\n"
+        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        "page = AppTest.from_file('pages/qkv.py', default_timeout=60)\n"
+        f"page.query_params['text'] = {text!r}\n"
+        "page.query_params['stages'] = 'raw,weights'\n"
+        "page.run()\n"
+        "print('torch' in sys.modules, bool(page.exception))\n"
+    )
+    ended = python("-c", script)
+    assert ended.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="no Chromium here")
+def test_a_map_can_be_pointed_at_and_follows_the_theme(tmp_path):
+    with serve(tmp_path) as lab, browser() as opened:
+        page = new_page(opened, lab.port, "qkv?row=5", color_scheme="light")
+        page.get_by_role("button", name="Look inside").click()
+        plot = page.locator('[class*="st-key-map"] .js-plotly-plot').first
+        label = plot.locator(".ytick text").first
+        expect(label).to_have_css("fill", "rgb(21, 24, 28)", timeout=90 * SECOND)
+        plot.scroll_into_view_if_needed()
+        area = plot.locator(".nsewdrag").bounding_box()
+        for across, told in ((0.02, "effective tokens"), (0.95, "masked")):
+            page.mouse.move(area["x"] + across * area["width"], area["y"] + 0.4 * area["height"], steps=3)
+            expect(plot.locator(".hoverlayer")).to_contain_text(told, timeout=10 * SECOND)
+            expect(plot.locator(".hoverlayer")).to_contain_text("·queen (5)")
+        page.get_by_test_id("stMainMenu").locator("button").first.click()
+        page.get_by_role("menuitemradio", name="Dark").click()
+        expect(label).to_have_css("fill", "rgb(230, 232, 235)", timeout=20 * SECOND)
+        assert page.errors == []
+        assert page.foreign == []

@@ -1,0 +1,418 @@
+"""The page Why sqrt(d_k): the sweep over widths, the rescue, random vectors, other scales."""
+
+import json
+from dataclasses import replace
+
+import pyarrow
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine import corpus, device, paths, reference
+from engine.experiments import SCALES, SCALING, SCALING_LONG
+from engine.reference import Reference, ReferenceRow
+from engine.runs import dispatcher, launch
+from engine.runs.store import Store
+from lab import export, scaling_parts, scaling_probe, small_multiples
+from lab.measured import Row, Sweep
+
+WIDE = {"divided": 0.5, "undivided": 20.0}  # starting spread of the scores, times the width's share
+
+
+@pytest.fixture
+def text(tiny_corpus, no_reference, monkeypatch):
+    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
+    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
+    monkeypatch.setattr(device, "describe", lambda: here)
+    monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(tiny_corpus))
+    monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
+    return tiny_corpus
+
+
+def opened(**query):
+    page = AppTest.from_file(str(paths.ROOT / "pages" / "scaling.py"), default_timeout=30)
+    for name, value in query.items():
+        page.query_params[name] = value
+    return rerun(page)
+
+
+def rerun(page):
+    page.run()
+    assert not page.exception
+    return page
+
+
+def said(page):
+    """Everything that the page says in words, without escapes and non-breaking spaces."""
+    return (
+        "\n".join(element.value for element in [*page.markdown, *page.caption])
+        .replace("\\", "")
+        .replace("\u00a0", " ")
+    )
+
+
+def charts(page):
+    """Every chart's datasets, rows by dataset's name, in the order of the page."""
+
+    def walk(node):
+        yield node
+        for child in getattr(node, "children", {}).values():
+            yield from walk(child)
+
+    return [
+        {
+            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
+            for one in node.proto.datasets
+        }
+        for node in walk(page._tree)
+        if node.type == "vega_lite_chart"
+    ]
+
+
+def cells(page, first):
+    """The table whose first column has that name, as it is shown."""
+    for table in page.table:
+        styler = table.proto.arrow_data.styler.display_values
+        rows = pyarrow.ipc.open_stream(styler).read_all().to_pylist()
+        if next(iter(rows[0])) == first:
+            return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
+    raise AssertionError(f"no table begins with {first}")
+
+
+def figures(spec):
+    """A perplexity, a spread and a share that tell variants, widths and seeds apart."""
+    kind = spec.variant.partition("-")[0]
+    width = spec.config.head_width
+    gap = {32: -0.4, 128: 0.0, 256: 18.0, 1024: 17.0}[width] * (kind == "undivided")
+    collapsed = kind == "undivided" and width > 128
+    return {
+        "validation_perplexity": 57.0 + gap + 0.1 * spec.seed,
+        "score_std": 150.0 if collapsed else 2.4,
+        "entropy_nats": 0.017 if collapsed else 1.9,
+        "frozen_share": 0.95 if collapsed else 0.05,
+    }
+
+
+def measure(text, experiment=SCALING, budget="chapter", seeds=(0,), state="done", step=None, specs=None):
+    """Runs in some state, with curves of all figures up to a step. Returns them."""
+    store = Store()
+    sweep = store.submit(specs or launch.specs(experiment.id, budget, seeds, text), "local")
+    for run in store.runs(sweep=sweep):
+        if state == "queued":
+            continue
+        end, steps = figures(run.spec), run.spec.budget.steps
+        records = []
+        for at in range(0, (step or steps) + 1, max(1, steps // 20)):
+            share = at / steps
+            record = {"step": at, "seconds": at / 10, "grad_norm_W_Q": 0.3}
+            spread = 20.0 if end["score_std"] > 100 else 0.67
+            records.append(
+                {
+                    **record,
+                    **end,
+                    "score_std": spread + (end["score_std"] - spread) * share,
+                    "validation_perplexity": end["validation_perplexity"] + 900 / (1 + at),
+                }
+            )
+        folder = store.directory(run.id)
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        store.advance(
+            run.id, "queued", state, measured=end if state == "done" else {}, started=run.created + 10,
+            seconds=270.0, ended=None if state == "running" else run.created + 1110,
+        )  # fmt: skip
+    return store.runs(sweep=sweep)
+
+
+def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
+    page = opened()
+    assert page.title[0].value == SCALING.question
+    assert page.caption[0].value == "4 of 14 · The score"
+    assert page.button(key="scaling.train").label == "Train ten models"
+    words = said(page)
+    assert "Quick: 80 steps of 8 × 128 tokens at learning rate 0.01." in words
+    assert "Your guesses are answered here" in words
+    assert "No undivided head of these settings is trained yet" in words
+    assert len(charts(page)) == 5 + 4 + 5
+    rules = [[row["text"] for row in chart["rules"] if row["text"]] for chart in charts(page)[:5]]
+    assert rules == [["chapter 3.44", "chapter 5,147"], [], ["chapter 99.9\u00a0%"], [], []]
+    lines = cells(page, "beside the chapter")
+    assert [line["chapter"] for line in lines][:5] == [":gray[*−1 to 0*]", ":gray[–]", ":gray[–]", "18", "17"]
+    assert [line["chapter"] for line in lines][5:] == ["5,147", "99.9 %", "3.44"]
+    assert {line["yours"] for line in lines} == {":gray[–]"}
+    assert Store().runs() == []
+
+
+def test_train_queues_the_sweep_and_what_the_narrow_heads_add(text):
+    page = opened(budget="chapter", seeds="0,1")
+    page.button(key="scaling.train").click()
+    rerun(page)
+    runs = Store().runs()
+    assert len(runs) == 20
+    assert {run.spec.variant for run in runs} == {*SCALING.variants, *SCALING_LONG.variants}
+    assert len({run.digest for run in runs}) == 20
+    assert [run.spec.seed for run in runs] == [0] * 10 + [1] * 10
+    assert page.button(key="scaling.cancel").label == "Cancel"
+
+
+def test_a_running_sweep_shows_five_panels_of_one_width_and_its_progress(text):
+    measure(text, state="running", step=600)
+    page = opened(budget="chapter", width="256")
+    assert "Running: step 600 of" in said(page)
+    five = charts(page)[:5]
+    for chart, panel in zip(five, scaling_parts.PANELS, strict=True):
+        rows = [row for row in chart["curves"] if row["kind"] == "mean"]
+        assert {row["name"] for row in rows} == {"divided", "undivided"}
+        assert {row["slot"] for row in rows} == {"green", "red"}
+        assert max(row["step"] for row in rows) == 600
+        assert all(panel.metric in row for row in rows)
+        assert chart["done"] == [{"from": 0, "to": 600.0}]
+    names = [[row.get("name") for row in chart["gutter"]] for chart in five]
+    assert names[:4] == [[None]] * 4  # only in the last panel
+    assert set(names[4]) == {"divided", "undivided"}
+
+
+def test_the_tables_name_a_winner_and_stand_beside_the_chapter(text):
+    measure(text, seeds=(0, 1))
+    measure(text, SCALING_LONG, seeds=(0, 1))
+    page = opened(budget="chapter", seeds="0,1", helps="32", frozen="half")
+    first = cells(page, "perplexity")
+    assert [row["perplexity"] for row in first] == [
+        "d_k 32, in a block, 3,000 steps",
+        "d_k 128, in a block, 3,000 steps",
+        "d_k 128",
+        "d_k 256",
+        "d_k 1024",
+    ]
+    assert [row["worth"].split(" ")[0] for row in first] == [
+        "**−0.4**",
+        "**+0.0**",
+        "**+0.0**",
+        "**+18.0**",
+        "**+17.0**",
+    ]
+    assert [row["winner"] for row in first] == [
+        ":red[●] undivided",
+        *[":gray[neither]"] * 2,
+        *[":green[●] divided"] * 2,
+    ]
+    ends = cells(page, "scores at the end")[-1]
+    assert ends["std, undivided"].startswith("**150**")
+    assert ends["over 0.99, undiv."].startswith("**95.0 %**")
+    lines = {line["beside the chapter"]: line for line in cells(page, "beside the chapter")}
+    assert lines["worth, d_k 1024"]["difference"].startswith(":green[")
+    assert "outside" in lines["std of scores, undivided, d_k 1024"]["difference"]
+    words = said(page)
+    assert "You guessed *d_k 32*. In perplexity the division helps from **d_k 256** on." in words
+    assert "You guessed *about half*. Undivided at d_k 1024, **95.0 %** of the rows" in words
+
+
+def test_quick_figures_judge_nothing(text):
+    measure(text, budget="quick")
+    lines = cells(opened(), "beside the chapter")
+    assert not [line for line in lines if ":green" in line["difference"] or ":red" in line["difference"]]
+
+
+def test_the_shipped_reference_stands_in_its_own_column(text, monkeypatch):
+    def row(value, std):
+        measured = {str(seed): {"validation_perplexity": value + seed, "score_std": std} for seed in (0, 1)}
+        return ReferenceRow(measured=measured, curves={}, losses=[])
+
+    shipped = Reference(
+        id=SCALING.id, device="CPU, 2 cores", threads=1, versions={}, date="2026-01-02", corpus_sha256="",
+        code="", rows={"divided-1024": row(57.0, 2.4), "undivided-1024": row(75.0, 149.0)},
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(reference, "load", lambda name: shipped if name == SCALING.id else None)
+        page = opened(budget="chapter")
+    lines = {line["beside the chapter"]: line for line in cells(page, "beside the chapter")}
+    assert lines["worth, d_k 1024"]["reference"] == "18 :gray[± 0]"
+    assert lines["std of scores, undivided, d_k 1024"]["reference"].startswith("149")
+    assert {line["yours"] for line in lines.values()} == {":gray[–]"}
+
+
+def row(**yours):
+    return Row("divided-32", None, None, {int(seed[1:]): value for seed, value in yours.items()}, 0)
+
+
+def test_who_wins():
+    assert scaling_parts.winner(row(s0=57.0), row(s0=75.0)) == "divided"
+    assert scaling_parts.winner(row(s0=57.0), row(s0=56.0)) == "undivided"
+    assert scaling_parts.winner(row(s0=57.0), row(s0=57.01)) == "neither"
+    assert scaling_parts.winner(row(s0=57.0, s1=58.0), row(s0=58.0, s1=57.5)) == "neither"  # seed noise
+    assert scaling_parts.winner(row(s0=57.0), row()) is None
+    assert scaling_parts.winner(row(s0=57.0), replace(row(), diverged=1)) == "divided"
+
+
+def test_a_collapsed_head_is_forked_once(text):
+    runs = measure(text, budget="quick")
+    page = opened()
+    assert page.selectbox(key="scaling.rescue").value == "1024-0"
+    assert page.button(key="scaling.rescue-train").label == "Put the division back"
+    page.selectbox(key="scaling.rescue").select("256-0")
+    rerun(page)
+    page.button(key="scaling.rescue-train").click()
+    rerun(page)
+    (fork,) = Store().runs(states=["queued"])
+    parent = next(run for run in runs if run.spec.variant == "undivided-256")
+    assert fork.spec.start_from == f"{parent.id}:{parent.digest}"
+    assert (fork.spec.variant, fork.spec.experiment) == ("divided-256", "scaling-rescue")
+    assert page.button(key="scaling.rescue-cancel").label == "Cancel"
+    assert page.button(key="scaling.train").label == "Train ten models"  # the sweep itself is not under way
+
+
+def test_the_rescue_goes_on_where_the_collapse_ended(text):
+    runs = measure(text, budget="quick")
+    parent = next(run for run in runs if run.spec.variant == "undivided-1024")
+    measure(text, specs=[launch.rescue(parent.id, parent.spec)])
+    page = opened(rescue="1024-0")
+    spread = next(chart for chart in charts(page)[5:])["curves"]
+    reach = {
+        name: [row["step"] for row in spread if row["name"] == name] for name in {r["name"] for r in spread}
+    }
+    assert max(reach["undivided"]) == max(reach["divided all along"]) == 80
+    assert (min(reach["division put back"]), max(reach["division put back"])) == (80, 160)
+    assert {row["dash"] for row in spread if row["name"] == "division put back"} == {"dashed"}
+    table = cells(page, "yours")
+    assert [line["yours"] for line in table][:2] == ["undivided, 80 steps", "division put back, no step yet"]
+    assert table[0]["std of scores"] == "**150**"
+    assert table[2]["std of scores"] == "**2.40**"
+    words = said(page)
+    assert "the share of rows over 0.99 goes from 95.0 % to **5.0 %**" in words
+    assert "Divided all along they are 5.0 % and 2.40." in words
+
+
+def test_other_scales_train_the_three_that_are_missing(text):
+    measure(text, budget="quick")
+    page = opened()
+    assert page.button(key="scaling.scales-train").label == "Train three models"
+    page.button(key="scaling.scales-train").click()
+    rerun(page)
+    queued = [run.spec.variant for run in Store().runs(states=["queued"])]
+    assert queued == list(SCALES.variants[2:])
+    table = cells(page, "d_k 1024")
+    assert [line["perplexity, yours"] for line in table] == ["**57.0**", "**74.0**", *[":gray[–]"] * 3]
+
+
+MEASURED = {
+    "variance": [
+        {"d": 4, "variance": 3.975311, "std": 1.993818},
+        {"d": 1024, "variance": 1015.5617, "std": 31.86788},
+    ],
+    "saturation": [
+        {
+            "d": d,
+            "undivided": {"effective_tokens": 1.18, "frozen_share": 0.6975, "trace": 0.076,
+                          "gradient_share": 0.007, "gradient_share_median": 1.83e-5},
+            "divided": {"effective_tokens": 40.2, "frozen_share": 0.0, "trace": 0.9614,
+                        "gradient_share": 0.022, "gradient_share_median": 0.0212},
+        }
+        for d in (4, 1024)
+    ],
+    "pairs": 20000, "rows": 2000, "keys": 64, "seed": 0, "seconds": 4.2,
+}  # fmt: skip
+
+
+def test_random_vectors_are_measured_when_asked_for(text, monkeypatch):
+    asked = []
+
+    def measured(pairs, widths):
+        asked.append((pairs, widths))
+        return MEASURED
+
+    monkeypatch.setattr(scaling_probe, "measure", measured)
+    page = opened()
+    assert not asked
+    assert cells(page, "width d")[0]["σ², chapter"] == "3.975"
+    page.button(key="scaling.measure").click()
+    rerun(page)
+    assert asked == [(20_000, (4, 16, 64, 256, 1024))]
+    assert cells(page, "width d")[0] == {
+        "width d": "4 :gray[√d = 2]",
+        "σ², chapter": "3.975",
+        "σ², yours": "**3.975**",
+        "σ, chapter": "1.994",
+        "σ, yours": "**1.994**",
+    }
+    assert cells(page, "width d, undivided : divided")[1]["gradient"] == "**1.8e−5** : 0.021"
+    assert "Measured in 4.2 s" in said(page)
+    page.select_slider(key="scaling.pairs").set_value(100)
+    rerun(page)
+    assert asked[-1] == (20_000, (4, 16, 64, 256, 1024))  # nothing is measured without being asked
+    assert "Measured in 4.2 s: 20,000 pairs. Measure again" in said(page)
+    assert page.query_params["pairs"] == "100"
+
+
+def test_what_cannot_be_measured_is_told(text):
+    page = opened(pairs="50000", widest="4096")
+    page.button(key="scaling.measure").click()
+    rerun(page)
+    assert "50,000 pairs of width 4,096; allowed: at most 24,414 of that width." in said(page)
+
+
+def test_a_deep_link_reproduces_the_state(text):
+    measure(text, seeds=(3,))
+    page = opened(
+        budget="chapter", seeds="3", width="128", helps="never", frozen="most", rescue="256-3", pairs="1000",
+        widest="256",
+    )  # fmt: skip
+    assert page.session_state["scaling.width"] == "128"
+    assert page.session_state["scaling.rescue"] == "256-3"
+    assert page.session_state["scaling.pairs"] == 1000
+    assert page.session_state["scaling.widest"] == 256
+    assert page.session_state["scaling.helps"] == "never"
+    assert "allowed" not in said(page)
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ({"width": "33"}, "width is '33'; allowed: 32, 128-block, 128, 256, 1024. Used: 1024."),
+        ({"pairs": "7"}, "pairs is '7'; allowed: 100, 1000, 5000, 20000, 50000. Used: 20000."),
+        ({"widest": "4"}, "widest is '4'; allowed: 16, 64, 256, 1024, 4096. Used: 1024."),
+        ({"rescue": "../1"}, "rescue is '../1'; allowed: a width and a seed, as in 1024-0."),
+        ({"helps": "yes"}, "helps is 'yes'; allowed: 32, 128, 256, 1024, never."),
+        ({"steps": "5"}, "steps is no setting of this page"),
+    ],
+)
+def test_a_bad_value_in_the_url_is_named(text, query, complaint):
+    assert complaint in said(opened(**query))
+
+
+def test_a_collapsed_head_that_is_not_there_is_named(text):
+    measure(text, budget="quick")
+    page = opened(rescue="256-7")
+    assert "No finished undivided head of these settings is 256-7." in said(page)
+    assert page.session_state["scaling.rescue"] == "1024-0"
+
+
+def test_the_row_of_panels_can_be_exported(text):
+    measure(text, budget="quick")
+    specs = launch.specs(SCALING.id, "quick", (0,), text)
+    sweep = Sweep.of(SCALING, specs, Store())
+    panels = scaling_parts.width_parts(sweep, scaling_parts.WIDEST)
+    drawn = export.picture(small_multiples.together(panels, 80), "svg").decode()
+    for panel in scaling_parts.PANELS:
+        assert panel.title in drawn
+    rows = list(small_multiples.table(panels))
+    assert rows[0] == ("figure", "line", "curve", "step", "value")
+    assert {row[0] for row in rows[1:]} == {panel.metric for panel in scaling_parts.PANELS}
+
+
+def test_the_page_loads_no_torch(text, python):
+    measure(text, budget="quick")
+    script = (
+        "import sys\n"
+        "from engine import device\n"
+        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        "page = AppTest.from_file('pages/scaling.py', default_timeout=60)\n"
+        f"page.query_params['text'] = {text!r}\n"
+        "page.run()\n"
+        "page.button(key='scaling.measure').click()\n"
+        "page.select_slider(key='scaling.widest').set_value(16)\n"
+        "page.run()\n"
+        "measured = any('Measured in' in m.value for m in page.markdown)\n"
+        "print('torch' in sys.modules, bool(page.exception), measured)\n"
+    )
+    assert python("-c", script).stdout.split() == ["False", "False", "True"]

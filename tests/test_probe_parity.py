@@ -1,0 +1,170 @@
+"""Our attention against PyTorch's, and the five wrong ones against the tests that should catch them."""
+
+import inspect
+import json
+
+import pytest
+import torch
+
+from engine.probes import parity, sandbox_child, zoo
+from engine.probes.parity import SIZES, Size
+from lab import parity_chart, parity_parts
+
+EVERYTHING = set(zoo.TESTS)
+CATCHES = {
+    "right": set(),
+    "softmax-axis": {"rows", "causality", "equal-scores", "parity"},
+    "no-scale": {"variance", "parity"},
+    "late-mask": {"rows", "causality", "equal-scores", "parity"},
+    "no-transpose": {"causality", "shuffle", "oblong", "parity"},
+    "off-by-one": {"triangle", "causality", "equal-scores", "parity"},
+}
+SWITCHES = {
+    "right": None,
+    "softmax-axis": ("softmax axis", "queries"),
+    "no-scale": ("scale", "none"),
+    "late-mask": ("mask", "late"),
+    "no-transpose": ("transpose", "missing"),
+    "off-by-one": ("mask", "ahead"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _alone(one_thread):
+    """Every test on one thread."""
+
+
+@pytest.fixture(scope="module")
+def document():
+    torch.set_num_threads(1)
+    return json.loads(json.dumps(parity.report([0])))
+
+
+def of(document, **fixed):
+    return [row for row in document["rows"] if all(row[name] == value for name, value in fixed.items())]
+
+
+def test_float32_agrees_to_under_a_millionth(document):
+    rows = of(document, precision="float32", scale="sqrt")
+    assert {row["theirs"] for row in rows} == {parity.MODULE, parity.FUNCTION}
+    assert {row["ours"] for row in rows} == {"written out", "fused"}
+    assert {row["mask"] for row in rows} == {"causal", "none"}
+    assert len({(row["tokens"], row["n_head"]) for row in rows}) == len(SIZES)
+    assert all(row["state"] == "done" for row in rows)
+    assert max(row["difference"] for row in rows) < 1e-6
+    assert max(row["gradient_relative"] for row in rows) < 1e-4
+    assert min(row["magnitude"] for row in rows) > 0.02  # not small because the numbers are
+
+
+def test_the_chapters_figure_is_found(document):
+    rows = of(document, precision="float32", scale="sqrt", mask="causal", tokens=8)
+    assert all(row["magnitude"] == pytest.approx(0.159, abs=0.005) for row in rows)
+    assert 0.5e-7 < max(row["difference"] for row in rows) < 4e-7
+
+
+def test_another_scale_or_no_mask_agrees_too(document):
+    for scale in ("none", "width"):
+        rows = of(document, precision="float32", scale=scale)
+        assert {row["theirs"] for row in rows} == {parity.FUNCTION}
+        assert max(row["difference"] for row in rows) < 1e-6
+
+
+def test_each_precision_is_off_by_its_own_rounding(document):
+    for precision, rounding in document["rounding"].items():
+        rows = [row for row in of(document, precision=precision, scale="sqrt") if row["state"] == "done"]
+        if precision in ("float32", "float64"):
+            assert rows
+        for row in rows:
+            assert row["difference"] < 4 * rounding, row  # outputs are below 1
+            assert row["gradient_relative"] < 500 * rounding, row
+
+
+def test_a_head_that_differs_is_seen_to_differ(monkeypatch):
+    monkeypatch.setattr(parity, "_fused", lambda head, x: (2 * head(x), parity._weights(head)))
+    rows = parity.compare([0], ["float32"], [Size(2, 4, 16, 2)])
+    assert all(row.relative > 0.5 and row.gradient_relative > 0.5 for row in rows if row.ours == "fused")
+    assert all(row.difference < 1e-6 for row in rows if row.ours == "written out")
+
+
+def test_seeds_draw_anew_and_the_same_seed_the_same():
+    first, second, again = (
+        [row.magnitude for row in parity.compare([seed], ["float32"], SIZES[:1])] for seed in (0, 1, 0)
+    )
+    assert first == again
+    assert not set(first) & set(second)
+
+
+def test_a_precision_that_the_cpu_lacks_is_a_labelled_row(monkeypatch):
+    def lacking(head, x):
+        raise RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Half'")
+
+    monkeypatch.setattr(parity, "_functional", lacking)
+    rows = parity.compare([0], ["float16"], [Size(1, 2, 8, 1)])
+    assert {row.state for row in rows if row.theirs == parity.FUNCTION} == {"unsupported"}
+    assert {row.state for row in rows if row.theirs == parity.MODULE} == {"done"}
+
+
+def test_other_errors_are_not_swallowed(monkeypatch):
+    def broken(head, x):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(parity, "_functional", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        parity.compare([0], ["float32"], [Size(1, 2, 8, 1)])
+
+
+@pytest.mark.parametrize("seeds", ["", "-1", "a", "1,1", ",".join(map(str, range(21)))])
+def test_wrong_seeds_get_one_sentence(capsys, seeds):
+    assert parity.main(["--json", f"--seeds={seeds}"]) == 2
+    said = capsys.readouterr()
+    assert "allowed: " in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_what_the_page_lists_is_what_is_measured():
+    assert set(parity_chart.PRECISIONS) == set(parity.PRECISIONS)
+    assert tuple(parity_parts.SCALES) == parity.SCALES
+    assert (parity_parts.MODULE, parity_parts.FUNCTION) == (parity.MODULE, parity.FUNCTION)
+    assert tuple(parity_parts.TITLES) == tuple(zoo.IMPLEMENTATIONS)
+    assert tuple(parity_parts.TESTS) == tuple(zoo.TESTS)
+
+
+# The zoo
+
+
+@pytest.fixture(scope="module")
+def findings():
+    torch.set_num_threads(1)
+    return zoo.findings()
+
+
+@pytest.mark.parametrize("name", zoo.IMPLEMENTATIONS)
+def test_each_is_caught_by_these_tests_and_no_others(findings, name):
+    caught = {finding.test for finding in findings if finding.implementation == name and finding.caught}
+    assert caught == CATCHES[name]
+
+
+def test_every_test_is_needed_by_somebody_and_parity_by_all():
+    assert set().union(*CATCHES.values()) == EVERYTHING
+    assert all("parity" in CATCHES[name] for name in zoo.WRONG)
+
+
+def test_every_finding_says_what_it_measured(findings):
+    assert len(findings) == len(zoo.IMPLEMENTATIONS) * len(zoo.TESTS)
+    assert all(finding.said.endswith(".") and "nan" not in finding.said for finding in findings)
+
+
+@pytest.mark.parametrize("name", zoo.IMPLEMENTATIONS)
+def test_the_zoo_and_the_switches_make_the_same_mistakes(name):
+    faults = [fault for fault in sandbox_child.FAULTS if (fault.part, fault.switch) == SWITCHES[name]]
+    assert len(faults) == (name != "right")
+    q, k, v = torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(0))
+    for causal in (False, True):
+        y = zoo.IMPLEMENTATIONS[name](q, k, causal) @ v
+        assert torch.allclose(y, sandbox_child.attend(q, k, v, causal, faults), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", zoo.WRONG)
+def test_the_line_that_is_wrong_is_marked_in_the_source(name):
+    assert inspect.getsource(zoo.IMPLEMENTATIONS[name]).count("#") == 1
