@@ -8,7 +8,8 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-from engine import corpus, paths, reference
+from engine import corpus, device, paths, reference
+from engine.runs import dispatcher
 
 # A busy machine must not turn a test red, and what was red once must be red again.
 settings.register_profile(
@@ -63,6 +64,17 @@ def tiny_text():
 def tiny_corpus(home, tiny_text):
     """The id of that text as an upload in ``home``."""
     return corpus.add_upload(tiny_text, "tiny.txt", context_length=16).id
+
+
+@pytest.fixture
+def text(tiny_corpus, no_reference, monkeypatch):
+    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
+    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
+    monkeypatch.setattr(device, "describe", lambda: here)
+    monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(tiny_corpus))
+    monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
+    return tiny_corpus
 
 
 @pytest.fixture

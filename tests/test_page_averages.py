@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 import pyarrow
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from engine import corpus, device, estimates, paths, reference
+from engine import corpus, estimates, paths, reference
 from engine.experiments import AVERAGES
 from engine.runs import dispatcher, launch
 from engine.runs.store import Store
@@ -18,54 +17,21 @@ from lab import frame, instruments, probing
 from lab.controls import plain
 from lab.measured import Gap, Row, Sweep, difference
 from lab.status import of, seconds_left
+from tests.apptest import nodes, open_page, rerun, said
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 ENDS = {"no-context": 60.1, "average": 249.1, "average-positions": 246.9, "average-added": 61.3}
 RANGE = "allowed: whole numbers from 0 to 9223372036854775807"
 
 
-@pytest.fixture
-def text(tiny_corpus, no_reference, monkeypatch):
-    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
-    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
-    monkeypatch.setattr(device, "describe", lambda: here)
-    monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(tiny_corpus))
-    monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
-    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
-    return tiny_corpus
-
-
 def opened(**query):
-    page = AppTest.from_file(str(paths.ROOT / "pages" / "averages.py"), default_timeout=30)
-    for name, value in query.items():
-        page.query_params[name] = value
-    return rerun(page)
-
-
-def rerun(page):
-    page.run()
-    assert not page.exception
-    return page
-
-
-def said(page):
-    """Everything that the page says in words, without escapes and non-breaking spaces."""
-    return (
-        "\n".join(element.value for element in [*page.markdown, *page.caption])
-        .replace("\\", "")
-        .replace("\u00a0", " ")
-    )
+    return open_page("averages", **query)
 
 
 def datasets(page, key="rules"):
     """The data of the first chart: rows by dataset's name."""
 
-    def walk(node):
-        yield node
-        for child in getattr(node, "children", {}).values():
-            yield from walk(child)
-
-    chart = next(node for node in walk(page._tree) if node.type == "vega_lite_chart")
+    chart = next(node for node in nodes(page) if node.type == "vega_lite_chart")
     return {
         one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
         for one in chart.proto.datasets

@@ -10,48 +10,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.proto.WidgetStates_pb2 import WidgetState
-from streamlit.testing.v1 import AppTest
 
-from engine import checkpoint, corpus, device, paths
+from engine import checkpoint
 from engine.experiments import MASK
 from engine.models.transformer import Transformer
-from engine.runs import dispatcher, launch
+from engine.runs import launch
 from engine.runs.store import Store
 from engine.variants import variant
 from lab import mask_charts, mask_parts, score_grid
+from tests.apptest import nodes, open_page, rerun, said
 
 OWN_GRID = "1" + "_" * 34 + "_-2.5"
 
 
-@pytest.fixture
-def text(tiny_corpus, no_reference, monkeypatch):
-    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
-    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
-    monkeypatch.setattr(device, "describe", lambda: here)
-    monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
-    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
-    return tiny_corpus
-
-
 def opened(**query):
-    page = AppTest.from_file(str(paths.ROOT / "pages" / "mask.py"), default_timeout=60)
-    for name, value in query.items():
-        page.query_params[name] = value
-    return rerun(page)
-
-
-def rerun(page):
-    page.run()
-    assert not page.exception
-    return page
-
-
-def said(page):
-    return (
-        "\n".join(element.value for element in [*page.markdown, *page.caption])
-        .replace("\\", "")
-        .replace("\u00a0", " ")
-    )
+    return open_page("mask", **query)
 
 
 def link(page, name):
@@ -60,13 +33,8 @@ def link(page, name):
     return value
 
 
-def nodes(page, kind):
-    def walk(node):
-        yield node
-        for child in getattr(node, "children", {}).values():
-            yield from walk(child)
-
-    return [node for node in walk(page._tree) if node.type == kind]
+def of_kind(page, kind):
+    return [node for node in nodes(page) if node.type == kind]
 
 
 def charts(page):
@@ -76,7 +44,7 @@ def charts(page):
             one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
             for one in chart.proto.datasets
         }
-        for chart in nodes(page, "vega_lite_chart")
+        for chart in of_kind(page, "vega_lite_chart")
     ]
 
 
@@ -95,7 +63,7 @@ def tables(page):
 
 
 def editor(page):
-    return next(node.proto for node in nodes(page, "dataframe") if "editor" in node.proto.id)
+    return next(node.proto for node in of_kind(page, "dataframe") if "editor" in node.proto.id)
 
 
 def edit(page, *cells):

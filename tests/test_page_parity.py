@@ -7,13 +7,12 @@ from types import SimpleNamespace
 import pyarrow
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
 
-from engine import paths
 from engine.probes import sandbox, zoo
 from engine.probes.sandbox import Verdict
 from lab import parity_chart, parity_parts
 from lab.controls import plain
+from tests.apptest import nodes, open_page, rerun, said
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 THEIRS = (parity_parts.MODULE, parity_parts.FUNCTION)
@@ -102,16 +101,7 @@ def asked(monkeypatch):
 
 
 def opened(**query):
-    page = AppTest.from_file(str(paths.ROOT / "pages" / "parity.py"), default_timeout=30)
-    for name, value in query.items():
-        page.query_params[name] = value
-    return rerun(page)
-
-
-def rerun(page):
-    page.run()
-    assert not page.exception
-    return page
+    return open_page("parity", **query)
 
 
 def pressed(page, name):
@@ -119,21 +109,8 @@ def pressed(page, name):
     return rerun(page)
 
 
-def said(page):
-    return (
-        "\n".join(element.value for element in [*page.markdown, *page.caption])
-        .replace("\\", "")
-        .replace("\u00a0", " ")
-    )
-
-
 def datasets(page):
-    def walk(node):
-        yield node
-        for child in getattr(node, "children", {}).values():
-            yield from walk(child)
-
-    chart = next(node for node in walk(page._tree) if node.type == "vega_lite_chart")
+    chart = next(node for node in nodes(page) if node.type == "vega_lite_chart")
     return {
         one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
         for one in chart.proto.datasets

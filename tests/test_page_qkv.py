@@ -11,9 +11,8 @@ import pyarrow
 import pytest
 import torch
 from playwright.sync_api import expect
-from streamlit.testing.v1 import AppTest
 
-from engine import checkpoint, corpus, device, paths
+from engine import checkpoint, corpus, device
 from engine.experiments import QKV
 from engine.models.transformer import Transformer
 from engine.runs import dispatcher, launch
@@ -21,6 +20,7 @@ from engine.runs.store import Store
 from engine.variants import variant
 from lab import attention_view, probing
 from lab.controls import plain
+from tests.apptest import nodes, open_page, rerun, said
 from tests.serving import serve
 from tests.test_browser import CHROMIUM, SECOND, browser, new_page
 
@@ -50,16 +50,7 @@ def trained(tmp_path, text, monkeypatch):
 
 
 def opened(**query):
-    page = AppTest.from_file(str(paths.ROOT / "pages" / "qkv.py"), default_timeout=60)
-    for name, value in query.items():
-        page.query_params[name] = value
-    return rerun(page)
-
-
-def rerun(page):
-    page.run()
-    assert not page.exception
-    return page
+    return open_page("qkv", **query)
 
 
 def looked(**query):
@@ -68,23 +59,10 @@ def looked(**query):
     return rerun(page)
 
 
-def said(page):
-    return (
-        "\n".join(element.value for element in [*page.markdown, *page.caption])
-        .replace("\\", "")
-        .replace("\u00a0", " ")
-    )
-
-
 def drawn(page):
     """Every Plotly figure by the key of its element."""
 
-    def walk(node):
-        yield node
-        for child in getattr(node, "children", {}).values():
-            yield from walk(child)
-
-    charts = [node.proto for node in walk(page._tree) if node.type == "plotly_chart"]
+    charts = [node.proto for node in nodes(page) if node.type == "plotly_chart"]
     return {chart.id: plotly.io.from_json(chart.spec) for chart in charts}
 
 

@@ -5,66 +5,32 @@ from dataclasses import replace
 
 import pyarrow
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from engine import corpus, device, paths, reference
+from engine import reference
 from engine.experiments import SCALES, SCALING, SCALING_LONG
 from engine.reference import Reference, ReferenceRow
-from engine.runs import dispatcher, launch
+from engine.runs import launch
 from engine.runs.store import Store
 from lab import export, scaling_parts, scaling_probe, small_multiples
 from lab.measured import Row, Sweep
+from tests.apptest import nodes, open_page, rerun, said
 
 WIDE = {"divided": 0.5, "undivided": 20.0}  # starting spread of the scores, times the width's share
 
 
-@pytest.fixture
-def text(tiny_corpus, no_reference, monkeypatch):
-    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
-    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
-    monkeypatch.setattr(device, "describe", lambda: here)
-    monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(tiny_corpus))
-    monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
-    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
-    return tiny_corpus
-
-
 def opened(**query):
-    page = AppTest.from_file(str(paths.ROOT / "pages" / "scaling.py"), default_timeout=30)
-    for name, value in query.items():
-        page.query_params[name] = value
-    return rerun(page)
-
-
-def rerun(page):
-    page.run()
-    assert not page.exception
-    return page
-
-
-def said(page):
-    """Everything that the page says in words, without escapes and non-breaking spaces."""
-    return (
-        "\n".join(element.value for element in [*page.markdown, *page.caption])
-        .replace("\\", "")
-        .replace("\u00a0", " ")
-    )
+    return open_page("scaling", **query)
 
 
 def charts(page):
     """Every chart's datasets, rows by dataset's name, in the order of the page."""
-
-    def walk(node):
-        yield node
-        for child in getattr(node, "children", {}).values():
-            yield from walk(child)
 
     return [
         {
             one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
             for one in node.proto.datasets
         }
-        for node in walk(page._tree)
+        for node in nodes(page)
         if node.type == "vega_lite_chart"
     ]
 

@@ -1,0 +1,40 @@
+"""Pages under Streamlit's AppTest: open one at a URL, run it again, read what it says."""
+
+from streamlit.testing.v1 import AppTest
+
+from engine import paths
+
+
+def open_page(name, **query):
+    """``pages/NAME.py`` at a URL with these parameters; a list gives one several times."""
+    page = AppTest.from_file(str(paths.ROOT / "pages" / f"{name}.py"), default_timeout=60)
+    for parameter, value in query.items():
+        page.query_params[parameter] = value
+    return rerun(page)
+
+
+def rerun(page):
+    """The page once more; nothing a reader does may end in an exception."""
+    page.run()
+    assert not page.exception
+    return page
+
+
+def said(page):
+    """Everything that the page says in words, without escapes and non-breaking spaces."""
+    return (
+        "\n".join(element.value for element in [*page.markdown, *page.caption])
+        .replace("\\", "")
+        .replace("\u00a0", " ")
+    )
+
+
+def nodes(page):
+    """Every element of the page, in order."""
+
+    def walk(node):
+        yield node
+        for child in getattr(node, "children", {}).values():
+            yield from walk(child)
+
+    return walk(page._tree)
