@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from engine.probes import parity, sandbox_child, zoo
+from engine.probes import parity, sandbox_cases, zoo
 from engine.probes.parity import SIZES, Size
 from lab import parity_chart, parity_parts
 
@@ -157,12 +157,12 @@ def test_every_finding_says_what_it_measured(findings):
 
 @pytest.mark.parametrize("name", zoo.IMPLEMENTATIONS)
 def test_the_zoo_and_the_switches_make_the_same_mistakes(name):
-    faults = [fault for fault in sandbox_child.FAULTS if (fault.part, fault.switch) == SWITCHES[name]]
+    faults = [fault for fault in sandbox_cases.FAULTS if (fault.part, fault.switch) == SWITCHES[name]]
     assert len(faults) == (name != "right")
     q, k, v = torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(0))
     for causal in (False, True):
         y = zoo.IMPLEMENTATIONS[name](q, k, causal) @ v
-        assert torch.allclose(y, sandbox_child.attend(q, k, v, causal, faults), atol=1e-6)
+        assert torch.allclose(y, sandbox_cases.attend(q, k, v, causal, faults), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", zoo.WRONG)

@@ -9,7 +9,7 @@ import psutil
 import pytest
 import torch
 
-from engine.probes import sandbox, sandbox_child
+from engine.probes import sandbox, sandbox_cases, sandbox_child
 from lab.parity_parts import STARTER
 
 HEAD = "import math, os, sys, torch\ndef attention(q, k, v, causal):\n"
@@ -102,7 +102,7 @@ def test_two_mistakes_are_both_named(one_thread):
 def test_the_smallest_failing_input_can_be_typed_in_again(one_thread):
     found = judged(written(scores="q @ k.mT"))
     failed = [case["name"] for case in found["cases"] if case["failed"]]
-    case = next(case for case in sandbox_child.LADDER if case.name == failed[0])
+    case = next(case for case in sandbox_cases.LADDER if case.name == failed[0])
     assert found["smallest"]["name"] == case.name == "T = 2, d = 2, not causal"
     for letter, given in zip("qkv", case.inputs(), strict=True):
         assert torch.equal(torch.tensor(ast.literal_eval(found["smallest"][letter])), given)
@@ -111,10 +111,10 @@ def test_the_smallest_failing_input_can_be_typed_in_again(one_thread):
 
 def test_no_known_mistake_passes_and_none_looks_like_another(one_thread):
     def wrong(fault):
-        return lambda q, k, v, causal: sandbox_child.attend(q, k, v, causal, [fault])
+        return lambda q, k, v, causal: sandbox_cases.attend(q, k, v, causal, [fault])
 
-    for fault in sandbox_child.FAULTS:
-        results = [sandbox_child._tried(wrong(fault), case) for case in sandbox_child.LADDER]
+    for fault in sandbox_cases.FAULTS:
+        results = [sandbox_child._tried(wrong(fault), case) for case in sandbox_cases.LADDER]
         assert any(result.complaint for result in results), fault
         plain = [result for result in results if result.case.aims_at is None]
         assert next(sandbox_child._explaining(plain)) == (fault,)
@@ -155,7 +155,7 @@ def test_code_that_stops_gets_one_sentence(one_thread, code, sentence):
 def test_every_case_is_announced_before_it_begins(one_thread):
     heard: list[dict[str, str]] = []
     assert sandbox_child.judge(written(), heard.append)["outcome"] == "right"
-    assert [word["at"] for word in heard[1:]] == [f"the case {case.name}" for case in sandbox_child.LADDER]
+    assert [word["at"] for word in heard[1:]] == [f"the case {case.name}" for case in sandbox_cases.LADDER]
 
 
 def test_what_is_printed_is_cut():
