@@ -77,12 +77,12 @@ def serve(tmp_path):
         store = Store(tmp_path / "home" / "checkpoints" / "runs")
         yield Served(process, port, store, tmp_path / "log", started)
     finally:
-        if process.poll() is None:
-            for child in psutil.Process(process.pid).children(recursive=True):
-                kill(child.pid)
-        process.kill()
+        children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        process.kill()  # first, or it would start anew what is killed below
         process.wait()
         log.close()
+        for child in children:
+            kill(child.pid)
         for pids in (tmp_path / "home").rglob("pid.*.json"):  # supervisors that outlived their dispatcher
             kill((files.read_json(pids) or {}).get("supervisor"))
 
