@@ -1,8 +1,8 @@
-# make lab | test | check | bench | reproduce. Everything runs in .venv, made on first use.
+# make lab | test | test-full | check | format | reproduce. Everything runs in .venv, made on first use.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test test-full check format reproduce clean
+.PHONY: lab test test-full check format reproduce
 
 lab: .venv/runtime
 	$(BIN)/python -m lab

@@ -38,3 +38,27 @@ def nodes(page):
             yield from walk(child)
 
     return walk(page._tree)
+
+
+def torch_failed_seconds(python, name, text, *changes):
+    """Open a page in a process of its own and run it again after each change, a line of Python on ``page``.
+
+    Returns whether torch was loaded, whether the page failed, and the quickest redraw in seconds.
+    """
+    turns = "".join(
+        f"{change}\nbegan = time.perf_counter()\npage.run()\ntimes.append(time.perf_counter() - began)\n"
+        for change in changes
+    )
+    ended = python(
+        "-c",
+        "import sys, time\n"
+        "from engine import device\n"
+        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        f"page = AppTest.from_file('pages/{name}.py', default_timeout=60)\n"
+        f"page.query_params['text'] = {text!r}\n"
+        f"page.run()\ntimes = []\n{turns}"
+        "print('torch' in sys.modules, bool(page.exception), min(times))\n",
+    )
+    torch_loaded, failed, seconds = ended.stdout.split()
+    return torch_loaded == "True", failed == "True", float(seconds)

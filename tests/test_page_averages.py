@@ -17,7 +17,7 @@ from lab import frame, instruments, probing
 from lab.controls import plain
 from lab.measured import Gap, Row, Sweep, difference
 from lab.status import of, seconds_left
-from tests.apptest import nodes, open_page, rerun, said
+from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 ENDS = {"no-context": 60.1, "average": 249.1, "average-positions": 246.9, "average-added": 61.3}
@@ -438,23 +438,11 @@ def test_a_perplexity_beyond_numbers_is_no_hole(text):
 
 
 def test_the_settings_load_no_torch_and_redraw_at_once(text, python):
-    script = (
-        "import sys, time\n"
-        "from engine import device\n"
-        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
-        "from streamlit.testing.v1 import AppTest\n"
-        "page = AppTest.from_file('pages/averages.py', default_timeout=60)\n"
-        f"page.query_params['text'] = {text!r}\n"
-        "page.run()\n"
-        "times = []\n"
-        "for budget in ('chapter', 'quick', 'chapter', 'quick'):\n"
-        "    next(g for g in page.button_group if g.key == 'averages.budget').set_value(budget)\n"
-        "    began = time.perf_counter()\n"
-        "    page.run()\n"
-        "    times.append(time.perf_counter() - began)\n"
-        "print('torch' in sys.modules, bool(page.exception), min(times))\n"
-    )
-    ended = python("-c", script)
-    torch_loaded, failed, seconds = ended.stdout.split()
-    assert (torch_loaded, failed) == ("False", "False")
-    assert float(seconds) < 0.2
+    changes = [
+        f"next(g for g in page.button_group if g.key == 'averages.budget').set_value({value!r})"
+        for value in ("chapter", "quick", "chapter", "quick")
+    ]
+    torch_loaded, failed, seconds = torch_failed_seconds(python, "averages", text, *changes)
+    assert not torch_loaded
+    assert not failed
+    assert seconds < 0.2

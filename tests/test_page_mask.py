@@ -18,7 +18,7 @@ from engine.runs import launch
 from engine.runs.store import Store
 from engine.variants import variant
 from lab import mask_charts, mask_parts, score_grid
-from tests.apptest import nodes, open_page, rerun, said
+from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
 
 OWN_GRID = "1" + "_" * 34 + "_-2.5"
 
@@ -320,23 +320,10 @@ def test_a_function_is_shown_without_its_docstring():
 
 
 def test_opening_loads_no_torch_and_a_setting_redraws_at_once(text, python):
-    script = (
-        "import sys, time\n"
-        "from engine import device\n"
-        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
-        "from streamlit.testing.v1 import AppTest\n"
-        "page = AppTest.from_file('pages/mask.py', default_timeout=60)\n"
-        f"page.query_params['text'] = {text!r}\n"
-        "page.run()\n"
-        "times = []\n"
-        "for factor in ('10', '1', '10', '1'):\n"
-        "    page.select_slider(key='mask.times').set_value(factor)\n"
-        "    began = time.perf_counter()\n"
-        "    page.run()\n"
-        "    times.append(time.perf_counter() - began)\n"
-        "print('torch' in sys.modules, bool(page.exception), min(times))\n"
-    )
-    ended = python("-c", script)
-    torch_loaded, failed, seconds = ended.stdout.split()
-    assert (torch_loaded, failed) == ("False", "False")
-    assert float(seconds) < 0.2
+    changes = [
+        f"page.select_slider(key='mask.times').set_value({value!r})" for value in ("10", "1", "10", "1")
+    ]
+    torch_loaded, failed, seconds = torch_failed_seconds(python, "mask", text, *changes)
+    assert not torch_loaded
+    assert not failed
+    assert seconds < 0.2
