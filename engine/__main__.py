@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from engine import commands, paths
-from engine.experiments import EXPERIMENTS, experiment, parse_seeds
+from engine.experiments import EXPERIMENTS, parse_seeds
+from engine.measurements import MEASUREMENTS, known
 
 
 class _Parser(argparse.ArgumentParser):
@@ -47,17 +48,19 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=command)
         return sub
 
+    ids = f"one of: {', '.join([*EXPERIMENTS, *MEASUREMENTS])}"
     add("list", "name every experiment, its variants and budgets", _list)
 
     show = add("show", "print the chapter's figures beside the shipped reference", _show)
-    show.add_argument("id", help=f"one of: {', '.join(EXPERIMENTS)}")
+    show.add_argument("id", help=ids)
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
     form.add_argument("--markdown", action="store_true", help="the table that the README prints")
 
+    budgets = f"quick (a minute, the default) or chapter; the same for {', '.join(MEASUREMENTS)}"
     run = add("run", "train an experiment and print what was measured", _run)
-    run.add_argument("id", help=f"one of: {', '.join(EXPERIMENTS)}")
-    run.add_argument("--budget", default="quick", help="quick (a minute, the default) or chapter")
+    run.add_argument("id", help=ids)
+    run.add_argument("--budget", default="quick", help=budgets)
     run.add_argument("--seeds", default="0", help="whole numbers, separated by commas (default 0)")
     run.add_argument("--variant", action="append", help="only this variant; may be given more than once")
     run.add_argument("--corpus", help="tinyshakespeare, python-reference or an upload's id")
@@ -66,22 +69,30 @@ def _parser() -> argparse.ArgumentParser:
     reproduce = add(
         "reproduce", "train every experiment at the chapter's budget, skipping what is done", _reproduce
     )
-    reproduce.add_argument("--write-reference", action="store_true", help="make the shipped reference of it")
+    reproduce.add_argument(
+        "--write-reference",
+        action="store_true",
+        help="make the shipped reference of it, and of what needs no training",
+    )
 
     add("prepare", "fetch the text, make tokens of it, time a few steps of every variant", _prepare)
     return parser
 
 
 def _list(_: argparse.Namespace) -> int:
-    for known in EXPERIMENTS.values():
-        print(f"{known.id}: {known.question}")
-        print(f"  variants: {', '.join(known.variants)}")
-        print(f"  budgets:  {', '.join(f'{n} ({b.steps:,} steps)' for n, b in known.budgets.items())}")
+    for trained in EXPERIMENTS.values():
+        print(f"{trained.id}: {trained.question}")
+        print(f"  variants: {', '.join(trained.variants)}")
+        print(f"  budgets:  {', '.join(f'{n} ({b.steps:,} steps)' for n, b in trained.budgets.items())}")
+    for measurement in MEASUREMENTS.values():
+        print(f"{measurement.id}: {measurement.question}")
+        print(f"  variants: {', '.join(measurement.variants)}")
+        print("  budgets:  quick and chapter are the same, nothing is trained")
     return 0
 
 
 def _show(options: argparse.Namespace) -> int:
-    shown = commands.show(experiment(options.id))
+    shown = commands.show(known(options.id))
     if options.json:
         print(json.dumps(shown, allow_nan=False))
     else:

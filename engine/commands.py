@@ -6,38 +6,40 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import psutil
 
 from engine import corpus, device, estimates, reference
-from engine.experiments import EXPERIMENTS, Experiment, experiment
+from engine.experiments import EXPERIMENTS, GAP, METRICS, BudgetName, Experiment, experiment
+from engine.measurements import MEASUREMENTS, Measurement, known
 from engine.runs import files
 from engine.runs.dispatcher import TICK_SECONDS, AlreadyRunning, Dispatcher
-from engine.runs.launch import check_names, specs
+from engine.runs.launch import check_names, check_variants, specs
 from engine.runs.local import LocalEngine
 from engine.runs.spec import RunSpec
 from engine.runs.store import ACTIVE, ENDED, Run, Store
 from engine.variants import variant
 
 
-def show(shown: Experiment) -> dict[str, Any]:
+def show(shown: Experiment | Measurement) -> dict[str, Any]:
     """The chapter's figures and the shipped reference, as the JSON that ``show --json`` prints."""
     shipped = reference.load(shown.id)
     rows = []
-    for name in shown.variants:
-        value = shown.chapter.get((name, shown.metric))
+    for name, metric in shown.figures:
+        value = shown.chapter.get((name, metric))
         row = shipped.rows.get(name) if shipped else None
         rows.append(
             {
                 "variant": name,
-                "metric": shown.metric,
+                "metric": metric,
                 "chapter": None if value is None else value.low if value.printed else [value.low, value.high],
                 "reference": None
                 if row is None or shipped is None
                 else {
-                    "mean": row.mean(shown.metric),
-                    "sd": row.sd(shown.metric),
+                    "mean": row.mean(metric),
+                    "sd": row.sd(metric),
                     "seeds": list(row.seeds),
                     "device": shipped.device,
                     "date": shipped.date,
@@ -49,45 +51,69 @@ def show(shown: Experiment) -> dict[str, Any]:
 
 def show_text(shown: dict[str, Any]) -> str:
     """``show`` for people."""
-    lines = [f"{'variant':22}{'chapter':>18}{'reference':>22}"]
+    decimals = _decimals(shown["id"])
+    lines = [f"{'variant':24}{'metric':24}{'chapter':>16}{'reference':>22}"]
     for row in shown["rows"]:
         chapter, shipped = row["chapter"], row["reference"]
         said = "-" if chapter is None else f"{chapter}"
         if isinstance(chapter, list):
-            said = f"about {sum(chapter) / 2:.1f}"
-        measured = "-"
-        if shipped is not None:
-            measured = _mean_and_spread(shipped)
-        lines.append(f"{row['variant']:22}{said:>18}{measured:>22}")
+            said = f"about {sum(chapter) / 2:.3g}"
+        measured = "-" if shipped is None else _mean_and_spread(shipped, decimals)
+        lines.append(f"{row['variant']:24}{row['metric']:24}{said:>16}{measured:>22}")
     return "\n".join(lines)
 
 
 def show_markdown(shown: dict[str, Any]) -> str:
     """``show`` as the README prints it: a table, and a line on where it was measured."""
-    metric = experiment(shown["id"]).unit
-    lines = [f"| model | chapter, {metric} | measured | difference |", "|---|---:|---:|---:|"]
+    chosen, decimals, first = known(shown["id"]), _decimals(shown["id"]), shown["rows"][0]["metric"]
+    columns = "figure | chapter"
+    if isinstance(chosen, Experiment):
+        columns = f"model | chapter, {METRICS[first]}"
+    lines = [f"| {columns} | measured | difference |", "|---|---:|---:|---:|"]
     where = "not measured yet"
     for row in shown["rows"]:
         chapter, shipped = row["chapter"], row["reference"]
         inferred = isinstance(chapter, list)
         value = sum(chapter) / 2 if inferred else chapter
-        said = "–" if value is None else f"*≈ {value:.0f}*" if inferred else f"{value:.2f}"
+        said = "–" if value is None else f"*≈ {value:.3g}*" if inferred else _number(value, decimals)
         measured = difference = "–"
         if shipped is not None:
-            measured = _mean_and_spread(shipped)
+            measured = _mean_and_spread(shipped, decimals)
             if value is not None and shipped["mean"] is not None:
-                difference = f"{(shipped['mean'] / value - 1) * 100:+.1f} %".replace("-", "\u2212")
+                off = shipped["mean"] - value
+                said_off = f"{off:+.1f}" if row["metric"] == GAP else f"{off / value * 100:+.1f} %"
+                difference = said_off.replace("-", "\u2212")
             seeds = ", ".join(map(str, shipped["seeds"]))
-            where = f"Mean ± standard deviation over seeds {seeds}; {shipped['device']}, {shipped['date']}."
-        lines.append(f"| {variant(row['variant']).title} | {said} | {measured} | {difference} |")
+            over = f"Seed {seeds}"
+            if len(shipped["seeds"]) > 1:
+                over = f"Mean ± standard deviation over seeds {seeds}"
+            where = f"{over}; {shipped['device']}, {shipped['date']}."
+        if isinstance(chosen, Measurement):
+            title = f"{row['variant']}: {chosen.metrics[row['metric']]}"
+        else:
+            title = variant(row["variant"]).title
+            if row["metric"] != first:
+                title += f": {METRICS[row['metric']]}"
+        lines.append(f"| {title} | {said} | {measured} | {difference} |")
     return "\n".join([*lines, "", f"{where} *Italic*: inferred from the chapter's prose, not printed there."])
 
 
-def _mean_and_spread(shipped: dict[str, Any]) -> str:
-    if shipped["mean"] is None:
+def _mean_and_spread(shipped: dict[str, Any], decimals: int) -> str:
+    mean, sd = shipped["mean"], shipped["sd"]
+    if mean is None:
         return "diverged"
-    spread = "" if shipped["sd"] is None else f" ± {shipped['sd']:.2f}"
-    return f"{shipped['mean']:.2f}{spread}"
+    return _number(mean, decimals) + ("" if sd is None else f" ± {_number(sd, decimals, beside=mean)}")
+
+
+def _decimals(known_id: str) -> int:
+    """The chapter prints its measurements with three decimals."""
+    return 3 if known_id in MEASUREMENTS else 2
+
+
+def _number(value: float, decimals: int, beside: float | None = None) -> str:
+    """A figure, written as the one beside it; below one with three decimals, or as a power of ten."""
+    size = abs(value if beside is None else beside)
+    return f"{value:.2e}" if 0 < size < 0.001 else f"{value:.{decimals if size >= 1 else 3}f}"
 
 
 def run(
@@ -99,8 +125,12 @@ def run(
 ) -> tuple[dict[str, Any], list[str]]:
     """Train a sweep and wait for it. Returns the document of ``run --json`` and the reasons of failures.
 
+    What needs no training is measured at once.
     Raises ValueError: when an argument names nothing there is.
     """
+    named = known(experiment_id)
+    if isinstance(named, Measurement):
+        return _measure(named, budget, seeds, variants, corpus_id), []
     check_names(experiment_id, budget, variants)  # before a text is fetched for it
     chosen = corpus_id or _default_corpus()
     wanted = specs(experiment_id, budget, seeds, chosen, variants)
@@ -123,8 +153,39 @@ def run(
     return document, _failures(runs)
 
 
+def _measure(
+    chosen: Measurement,
+    budget: str,
+    seeds: Sequence[int],
+    variants: Sequence[str] | None,
+    corpus_id: str | None,
+) -> dict[str, Any]:
+    """The document of ``run --json`` of what needs no training; both budgets are its one size."""
+    if budget not in get_args(BudgetName):
+        raise ValueError(f"no budget {budget!r}; there are: {', '.join(get_args(BudgetName))}.")
+    if corpus_id is not None:
+        raise ValueError(f"{chosen.id} reads no text, so it has no --corpus.")
+    check_variants(chosen, variants or ())
+    began, rows = time.monotonic(), []
+    for seed in seeds:
+        figures = chosen.measure(seed)
+        for name in variants or chosen.variants:
+            state = "done" if name in figures else "unsupported"
+            rows.append({"variant": name, "seed": seed, "state": state, "measured": figures.get(name, {})})
+        print(f"{chosen.id}, seed {seed}: done", file=sys.stderr, flush=True)
+    return {
+        "id": chosen.id,
+        "budget": budget,
+        "device": device.cpu_title(),
+        "seconds": round(time.monotonic() - began, 1),
+        "rows": rows,
+    }
+
+
 def run_text(document: dict[str, Any]) -> str:
     """``run`` for people."""
+    if document["id"] in MEASUREMENTS:
+        return _measured_text(document)
     metric = experiment(document["id"]).metric
     lines = [f"{document['id']}, {document['budget']} budget, {document['device']}"]
     for row in document["rows"]:
@@ -134,12 +195,23 @@ def run_text(document: dict[str, Any]) -> str:
     return "\n".join([*lines, f"{document['seconds']} s"])
 
 
+def _measured_text(document: dict[str, Any]) -> str:
+    lines = [f"{document['id']}, {document['device']}"]
+    for row in document["rows"]:
+        figures = (f"{name} {_number(value, 3)}" for name, value in row["measured"].items())
+        lines.append(f"{row['variant']:22} seed {row['seed']:<6} {', '.join(figures) or row['state']}")
+    return "\n".join([*lines, f"{document['seconds']} s"])
+
+
 def reproduce(*, write_reference: bool) -> list[str]:
     """Train every experiment at the chapter's budget on the chapter's text. Returns reasons of failures.
 
     What is measured already is not measured again; what was interrupted goes on from its checkpoint.
+    What needs no training is kept nowhere else, so it is measured for the reference only.
     Raises CorpusError: when the chapter's text cannot be had.
     """
+    for measurement in MEASUREMENTS.values() if write_reference else ():
+        print(f"{measurement.id}: wrote {write_measurement(measurement).name}", file=sys.stderr)
     store, failures = Store(), []
     for chosen in EXPERIMENTS.values():
         wanted = specs(chosen.id, "chapter", chosen.seeds, corpus.TINYSHAKESPEARE)
@@ -151,6 +223,14 @@ def reproduce(*, write_reference: bool) -> list[str]:
             path = reference.write(chosen.id, store, runs)
             print(f"{chosen.id}: wrote {path.name}", file=sys.stderr)
     return failures
+
+
+def write_measurement(measurement: Measurement) -> Path:
+    """Measure what needs no training, all its seeds, and make the shipped reference of it."""
+    from engine.runs.trainer import environment
+
+    by_seed = {seed: measurement.measure(seed) for seed in measurement.seeds}
+    return reference.write_measurement(measurement, by_seed, environment(device.cpu_title()))
 
 
 def prepare() -> None:

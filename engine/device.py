@@ -69,7 +69,7 @@ def probe() -> Device:
     import torch
 
     kind: Kind = "cpu"
-    title, memory = f"CPU, {usable_cores()} cores", 0
+    title, memory = cpu_title(), 0
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
         kind, title, memory = "cuda", properties.name, properties.total_memory
@@ -77,6 +77,11 @@ def probe() -> Device:
         kind, title = "mps", f"Apple GPU ({platform.machine()})"
     is_cpu_build = torch.version.cuda is None and getattr(torch.version, "hip", None) is None
     return Device(kind, title, memory, torch.__version__, is_cpu_build and sys.platform != "darwin")
+
+
+def cpu_title() -> str:
+    """What the CPU is called, for what is always measured on it."""
+    return f"CPU, {usable_cores()} cores"
 
 
 def _key() -> str:

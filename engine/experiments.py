@@ -7,6 +7,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 BudgetName = Literal["quick", "chapter"]
+PERPLEXITY, GAP = "validation_perplexity", "perplexity_gap"
+# What each figure is called where it stands beside others of another kind.
+METRICS = {
+    PERPLEXITY: "held-out perplexity",
+    GAP: "points of perplexity above its parent",
+    "score_std": "standard deviation of the scores",
+    "frozen_share": "share of rows over 0.99",
+}
 MAX_SEED = 2**63 - 1
 
 
@@ -91,11 +99,15 @@ class Experiment:
     budgets: dict[BudgetName, Budget]
     seeds: tuple[int, ...]
     metric: str
-    unit: str
     chapter: dict[tuple[str, str], ChapterValue]
     shows: str
     hides: str
     own_budgets: dict[str, Budget] = field(default_factory=dict)
+
+    @property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """What is shown beside the chapter, as (variant, metric): what was measured of all, then the rest."""
+        return tuple(dict.fromkeys([*((name, self.metric) for name in self.variants), *self.chapter]))
 
     def budget(self, name: str, variant_id: str | None = None) -> Budget:
         """The budget of that name, for a variant that may have one of its own.
@@ -125,17 +137,16 @@ AVERAGES = Experiment(
         "chapter": CHAPTER_BUDGET,
     },
     seeds=(0, 1, 2),
-    metric="validation_perplexity",
-    unit="held-out perplexity",
+    metric=PERPLEXITY,
     chapter={
-        ("no-context", "validation_perplexity"): replace(_PRINTED, low=59.71, high=59.71),
-        ("average", "validation_perplexity"): replace(
+        ("no-context", PERPLEXITY): replace(_PRINTED, low=59.71, high=59.71),
+        ("average", PERPLEXITY): replace(
             _PRINTED, low=247.9, high=248.2, printed=False, conditions="59.71 + 188; “four times worse”"
         ),
-        ("average-positions", "validation_perplexity"): replace(
+        ("average-positions", PERPLEXITY): replace(
             _PRINTED, low=245.76, high=246.06, printed=False, conditions="2.14 lower than the row above"
         ),
-        ("average-added", "validation_perplexity"): replace(_PRINTED, low=60.45, high=60.45),
+        ("average-added", PERPLEXITY): replace(_PRINTED, low=60.45, high=60.45),
     },
     shows="the replaced average is far behind the other two from the first steps on",
     hides="the 2 points that positions buy, and the distance between no context and the added average",
@@ -153,14 +164,13 @@ SCALING = Experiment(
     budgets={"quick": _SCALING_QUICK, "chapter": _SCALING},
     own_budgets={"divided-32": CHAPTER_BUDGET, "undivided-32": CHAPTER_BUDGET},
     seeds=(0, 1),
-    metric="validation_perplexity",
-    unit="held-out perplexity",
+    metric=PERPLEXITY,
     chapter={
         ("undivided-1024", "score_std"): replace(_IN_SCALING, low=5147, high=5147),
         ("divided-1024", "score_std"): replace(_IN_SCALING, low=3.44, high=3.44),
         ("undivided-1024", "frozen_share"): replace(_IN_SCALING, low=0.999, high=0.999),
-        ("undivided-256", "perplexity_gap"): replace(_IN_SCALING, low=18, high=18, tolerance=0.5),
-        ("undivided-1024", "perplexity_gap"): replace(_IN_SCALING, low=17, high=17, tolerance=0.5),
+        ("undivided-256", GAP): replace(_IN_SCALING, low=18, high=18, tolerance=0.5),
+        ("undivided-1024", GAP): replace(_IN_SCALING, low=17, high=17, tolerance=0.5),
     },
     shows="at d_k 1024 the undivided head’s scores run away and nearly every row freezes",
     hides="what the division is worth in perplexity, and that a narrow head does not need it",
@@ -175,7 +185,7 @@ SCALING_LONG = replace(
     budgets={"quick": _SCALING_QUICK, "chapter": CHAPTER_BUDGET},
     own_budgets={},
     chapter={
-        ("undivided-32", "perplexity_gap"): replace(
+        ("undivided-32", GAP): replace(
             _IN_SCALING, low=-1, high=0, printed=False, conditions="“slightly ahead” without the division"
         )
     },
@@ -191,25 +201,6 @@ SCALES = replace(
     chapter={},
     shows="which scales let the scores run away",
     hides="what each is worth in perplexity",
-)
-
-# Variance and standard deviation of q.k over 20,000 pairs, by width: seed 0, q before k, widths in order.
-SCORE_VARIANCE: dict[int, tuple[float, float]] = {
-    4: (3.975, 1.994),
-    16: (16.071, 4.009),
-    64: (64.249, 8.016),
-    256: (253.065, 15.908),
-    1024: (1015.562, 31.868),
-}
-# Of 2,000 rows of 64 random scores.
-FROZEN_AT_1024 = replace(_IN_SCALING, low=0.7, high=0.7, tolerance=0.03 / 0.7, conditions="seven in ten")
-DIVIDED_TRACE = replace(
-    _IN_SCALING,
-    low=0.96,
-    high=0.96,
-    tolerance=0.01 / 0.96,
-    printed=False,
-    conditions="that 0.96 is the trace of the softmax’ Jacobian is inferred",
 )
 
 # Starts from runs of SCALING, so neither a command nor a reference makes it by itself; see ``launch.rescue``.

@@ -8,18 +8,19 @@ weights of seed 0 of the models that pages load, without optimiser state.
 import hashlib
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from engine import paths
-from engine.experiments import experiment
+from engine.experiments import GAP, PERPLEXITY, experiment
+from engine.measurements import Figures, Measurement
 from engine.models.config import ModelConfig
 from engine.runs import files
 from engine.runs.store import Run, Store
-from engine.variants import variant
+from engine.variants import VARIANTS, variant
 
 # What pages look into; their weights are shipped.
 WEIGHTS = {
@@ -34,6 +35,7 @@ VOUCHED_TOLERANCE = 1e-3  # nats: other processors add in another order
 class ReferenceRow:
     """One variant: figures by seed, curves by seed as [step, held-out perplexity] pairs.
 
+    measured: with the gap to the variant's parent, seed by seed, where that was measured beside it.
     losses: nats of the first 20 steps on made-up tokens; whoever gets the same has the same code.
     """
 
@@ -64,8 +66,10 @@ class ReferenceRow:
 
 @dataclass(frozen=True)
 class Reference:
-    """The shipped figures of one experiment, all at its chapter budget.
+    """The shipped figures of one experiment at its chapter budget, or of one measurement.
 
+    A measurement reads no text and trains no model: its ``corpus_sha256`` and ``code`` are empty, as are the
+    curves and losses of its rows. It is quick enough to be measured again.
     device, threads, versions, date: where, with what and when they were measured.
     code: digest of ``engine/models`` and ``training.py`` as they were then.
     """
@@ -87,7 +91,20 @@ def load(experiment_id: str) -> Reference | None:
     if data is None:
         return None
     rows = {name: ReferenceRow(**row) for name, row in data.pop("rows").items()}
+    _add_gaps(rows)
     return Reference(rows=rows, **data)
+
+
+def _add_gaps(rows: dict[str, ReferenceRow]) -> None:
+    """Paired by seed, so that what seeds share falls out."""
+    for name, row in rows.items():
+        parent = rows.get(VARIANTS[name].parent or "") if name in VARIANTS else None
+        if parent is None:
+            continue
+        for seed, figures in row.measured.items():
+            mine, theirs = figures.get(PERPLEXITY), parent.measured.get(seed, {}).get(PERPLEXITY)
+            if mine is not None and theirs is not None:
+                figures[GAP] = mine - theirs
 
 
 def weights(experiment_id: str, variant_id: str) -> Path | None:
@@ -163,6 +180,34 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
         rows=rows,
     )
     path = paths.REFERENCE / f"{experiment_id}.json"
+    files.write_json(path, asdict(reference))
+    load.cache_clear()
+    return path
+
+
+def write_measurement(
+    measurement: Measurement, by_seed: Mapping[int, Figures], environment: Mapping[str, Any]
+) -> Path:
+    """Make the shipped reference of what was measured, today and on this machine. Returns the JSON's path."""
+    rows = {
+        name: ReferenceRow(
+            measured={str(seed): dict(figures.get(name, {})) for seed, figures in by_seed.items()},
+            curves={},
+            losses=[],
+        )
+        for name in measurement.variants
+    }
+    reference = Reference(
+        id=measurement.id,
+        device=environment["device"],
+        threads=environment["threads"],
+        versions={key: environment[key] for key in ("lab", "torch", "python")},
+        date=time.strftime("%Y-%m-%d", time.gmtime()),
+        corpus_sha256="",
+        code="",
+        rows=rows,
+    )
+    path = paths.REFERENCE / f"{measurement.id}.json"
     files.write_json(path, asdict(reference))
     load.cache_clear()
     return path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from engine import reference
-from engine.experiments import Experiment
+from engine.experiments import METRICS, Experiment
 from engine.runs import dispatcher, launch
 from engine.runs.spec import RunSpec
 from engine.runs.store import open_store
@@ -181,7 +181,8 @@ def _figure_title(experiment: Experiment, sweep: Sweep, choice: Choice, frame: F
     """The line above the chart, its exports at the right. Returns whether live drawing is paused."""
     paused = False
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
-        st.markdown(f"**{experiment.unit.capitalize()}** :gray[log scale, lower is better]", width="stretch")
+        what = METRICS[experiment.metric].capitalize()
+        st.markdown(f"**{what}** :gray[log scale, lower is better]", width="stretch")
         if sweep.unended:
             paused = st.toggle("Pause live", key=f"{experiment.id}.paused")
         with st.popover("Export", type="tertiary"):

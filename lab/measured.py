@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import corpus, reference
-from engine.experiments import ChapterValue, Experiment
+from engine.experiments import PERPLEXITY, ChapterValue, Experiment
 from engine.reference import ReferenceRow
 from engine.runs import files
 from engine.runs.spec import RunSpec
@@ -21,7 +21,6 @@ from lab.charts import Curve, Point
 
 UNENDED = ("queued", *ACTIVE)
 MEASURED = ("done", "diverged")
-PERPLEXITY = "validation_perplexity"
 
 
 @dataclass(frozen=True)

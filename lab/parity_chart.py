@@ -1,20 +1,28 @@
 """How far our attention and PyTorch's lie apart: the measured rows, and the figure of them by precision."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PRECISIONS
 from lab import vega
 from lab.controls import MINUS
 from lab.vega import Spec
 
-PRECISIONS = ("bfloat16", "float16", "float32", "float64")
-CHAPTER_DIFFERENCE, CHAPTER_MAGNITUDE = 1.79e-7, 0.159
 HEIGHT, FLOOR, CEILING = 300, 1e-17, 1.0
 LAST = len(PRECISIONS) - 0.5  # where the x axis ends; a precision stands at its place in PRECISIONS
 HALF, ASIDE, SPREAD = 0.36, 0.17, 0.2  # of a place: its width, its two columns, the width of a column
 _TICKS = {1e-16: "10⁻¹⁶", 1e-12: "10⁻¹²", 1e-8: "10⁻⁸", 1e-4: "10⁻⁴", 1.0: "1"}
+NAMED = ("precision", "batch", "tokens", "d_model", "n_head", "mask", "scale", "seed", "ours", "theirs")
+VALUES = (
+    "magnitude",
+    "difference",
+    "relative",
+    "gradient_magnitude",
+    "gradient_difference",
+    "gradient_relative",
+)
 _NOTHING = {"at": None, "to": None, "relative": None, "slot": "green", "value": "", "name": "", "text": ""}
 
 Row = Mapping[str, Any]
@@ -40,6 +48,18 @@ class Comparison:
     def where(self, **fixed: object) -> list[Row]:
         """The rows that were measured and have these values."""
         return [r for r in self.rows if r["state"] == "done" and all(r[k] == v for k, v in fixed.items())]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that were measured."""
+        return tuple(dict.fromkeys(row["seed"] for row in self.rows))
+
+    def table(self, mask: str, scale: str) -> Iterator[tuple[object, ...]]:
+        """The comparisons of this mask and scale, for a file; the first row names the columns."""
+        names = (*NAMED, *VALUES)
+        yield names
+        for row in self.where(mask=mask, scale=scale):
+            yield tuple(row[name] for name in names)
 
 
 def figure(comparison: Comparison, mask: str, scale: str) -> Spec:
@@ -88,7 +108,7 @@ def _datasets(comparison: Comparison, mask: str, scale: str) -> dict[str, list[S
                 tops.append({"at": at, "relative": values[-1], "value": power(values[-1])})
     here = PRECISIONS.index("float32")
     chapter = {"at": here - HALF, "to": here + HALF, "text": "chapter"}
-    chapter["relative"] = CHAPTER_DIFFERENCE / CHAPTER_MAGNITUDE
+    chapter["relative"] = LARGEST_DIFFERENCE.low / MEAN_OUTPUT.low
     rounding = [
         {"at": place - HALF, "to": place + HALF, "relative": comparison.rounding[precision]}
         for place, precision in enumerate(PRECISIONS)

@@ -6,21 +6,23 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from engine import paths
+from engine.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PARITY, PRECISIONS, THEIRS
 from engine.probes import sandbox, zoo
-from lab.controls import NBSP, count, plain
+from lab import table, untrained
+from lab.controls import NBSP, count, plain, quantity
 from lab.mask_parts import draw_table, words
-from lab.parity_chart import CHAPTER_DIFFERENCE, CHAPTER_MAGNITUDE, PRECISIONS, Comparison, power
+from lab.parity_chart import Comparison, power
 from lab.probing import tiny
 
 SCALES = {"sqrt": "√d", "none": "nothing", "width": "d"}
 MASKS = {"causal": "causal", "none": "none"}
-MODULE, FUNCTION = "nn.MultiheadAttention", "F.scaled_dot_product_attention"
+MODULE, FUNCTION = THEIRS["module"], THEIRS["function"]
 LARGEST = {"zero": "exactly 0", "1e-7": "about 10⁻⁷", "1e-5": "about 10⁻⁵", "1e-3": "about 10⁻³"}
 TIMEOUT_SECONDS = 120
 
@@ -92,17 +94,67 @@ def measured(module: str, *arguments: str) -> dict[str, Any]:
 # Ours and theirs.
 
 
+def beside_the_chapter(comparison: Comparison, precision: str) -> None:
+    """The four columns: the largest of all sizes and of our two ways, causal and divided by √d."""
+    yours = {
+        seed: PARITY.read([row for row in comparison.rows if row["seed"] == seed])
+        for seed in comparison.seeds
+    }
+    listed: list[tuple[str, str, str, Callable[[float | None], str]]] = [
+        ("mean output", "module", "magnitude", magnitude)
+    ]
+    for word in THEIRS:
+        listed += [
+            (word, word, "difference", small),
+            (f"{word}, gradients", word, "gradient_difference", small),
+        ]
+    lines = [
+        table.Line(label, untrained.row(PARITY, f"{word}-{precision}", metric, yours), metric, write)
+        for label, word, metric, write in listed
+    ]
+    st.table(
+        table.four_columns(
+            lines,
+            comparable=untrained.comparable(PARITY, yours),
+            text=True,
+            columns=("beside the chapter", *table.COLUMNS[1:]),
+        ),
+        border="horizontal",
+        hide_index=True,
+    )
+    st.caption(" ".join(_chapter_remarks(comparison)))
+
+
+def _chapter_remarks(comparison: Comparison) -> list[str]:
+    said = [
+        f"Largest absolute difference to `{MODULE}` (module) and to `{FUNCTION}` (function), of the output "
+        f"and of the gradients of the input and all weights; over all sizes and our two ways, causal, "
+        f"divided by √d. Mean ± standard deviation over seeds.",
+        untrained.shipped_line(PARITY),
+    ]
+    if comparison.rows:
+        theirs, mine = (untrained.seeds_said(seeds) for seeds in (PARITY.seeds, comparison.seeds))
+        of = f"It is of {theirs}, yours of {mine}"
+        if untrained.comparable(PARITY, comparison.seeds):
+            said.append(f"{of}. Green: at most twice the chapter’s, which is of one draw.")
+        else:
+            said.append(f"{of}, so a grey difference judges nothing.")
+    return said
+
+
+def magnitude(value: float | None) -> str:
+    """A mean output, as the chapter prints it."""
+    return quantity(value, 3) if value is None or abs(value) >= 0.0005 else tiny(value)
+
+
+def small(value: float | None) -> str:
+    """A difference, or a dash."""
+    return "–" if value is None else tiny(value)
+
+
 def comparison_table(comparison: Comparison, precision: str, mask: str, scale: str) -> None:
     """A line a size: the worst over seeds and over our two ways to compute it."""
-    printed = precision == "float32" and (mask, scale) == ("causal", "sqrt")
-    none = (None, ":gray[–]")
-    lines = [
-        [
-            words("chapter"),
-            (CHAPTER_MAGNITUDE, f"{CHAPTER_MAGNITUDE}") if printed else none,
-            *([(CHAPTER_DIFFERENCE, tiny(CHAPTER_DIFFERENCE)), none] * 2 if printed else [none] * 4),
-        ]
-    ]
+    none, lines = (None, ":gray[–]"), []
     sizes = list(dict.fromkeys((r["batch"], r["tokens"], r["d_model"], r["n_head"]) for r in comparison.rows))
     for size in sizes:
         named = dict(zip(("batch", "tokens", "d_model", "n_head"), size, strict=True))
@@ -110,8 +162,8 @@ def comparison_table(comparison: Comparison, precision: str, mask: str, scale: s
         batch, tokens, d_model, heads = size
         shape = f"{NBSP}×{NBSP}".join(map(str, (batch, tokens, d_model)))
         line = [words(f"{count(heads)} head{'s' if heads > 1 else ''}, {shape}")]
-        magnitude = max((row["magnitude"] for row in rows), default=None)
-        line.append(none if magnitude is None else (magnitude, f"{magnitude:.3f}"))
+        output = max((row["magnitude"] for row in rows), default=None)
+        line.append(none if output is None else (output, magnitude(output)))
         for theirs in (MODULE, FUNCTION):
             for field in ("difference", "gradient_difference"):
                 worst = max((row[field] for row in rows if row["theirs"] == theirs), default=None)
@@ -121,14 +173,12 @@ def comparison_table(comparison: Comparison, precision: str, mask: str, scale: s
     draw_table(columns, lines, "Largest absolute differences between ours and PyTorch’s, by size")
 
 
-def remarks(comparison: Comparison, scale: str) -> str:
+def remarks(scale: str) -> str:
     """Below the table: what its columns are."""
     said = [
-        f"Largest absolute difference to `{MODULE}` (module) and to `{FUNCTION}` (function), of the output "
-        f"and of the gradients of the input and all weights; size: batch × tokens × width."
+        "Size by size (batch × tokens × width), with the mask and scale set above: the worst of all seeds, "
+        "and of our attention written out and fused."
     ]
-    if comparison.rows:
-        said.append("The worst of all seeds, and of our attention written out and fused.")
     if scale != "sqrt":
         said.append("The module divides by √d only.")
     return " ".join(said)
@@ -143,7 +193,7 @@ def notice(comparison: Comparison, largest: str | None, coarsest: str | None) ->
     said = [f"You guessed *{plain(LARGEST[largest])}*." if largest else ""]
     said[0] += (
         f" In float32 the largest difference is **{tiny(worst['difference'])}**, at a mean output of "
-        f"{worst['magnitude']:.3f}; the chapter has {tiny(CHAPTER_DIFFERENCE)} at {CHAPTER_MAGNITUDE}."
+        f"{worst['magnitude']:.3f}; the chapter has {tiny(LARGEST_DIFFERENCE.low)} at {MEAN_OUTPUT.low}."
     )
     by_precision = {
         precision: max(row["relative"] for row in rows)

@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from engine.experiments import SCALES, SCALING, SCALING_LONG, Experiment
-from engine.reference import ReferenceRow
+from engine.experiments import GAP, PERPLEXITY, SCALES, SCALING, SCALING_LONG, Experiment
 from engine.variants import variant
 from lab import bench, table
 from lab.charts import Line
 from lab.controls import NBSP, plain, quantity, signed
 from lab.frame import dot
 from lab.instruments import Choice
-from lab.measured import PERPLEXITY, Gap, Row, Sweep, difference
+from lab.measured import Gap, Row, Sweep, difference
 from lab.small_multiples import Panel, Part
 from lab.styles import style
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-GAP = "perplexity_gap"
 KINDS = ("divided", "undivided")
 CHAPTER = {**SCALING_LONG.chapter, **SCALING.chapter}
 
@@ -148,7 +146,7 @@ def worth(sweep: Sweep, width: Width) -> Row:
     return Row(
         variant=name,
         chapter=CHAPTER.get((name, GAP)),
-        reference=_reference_gap(divided.reference, undivided.reference),
+        reference=undivided.reference,
         yours=_minus(undivided.yours, divided.yours),
         diverged=max(divided.diverged, undivided.diverged),
     )
@@ -163,21 +161,6 @@ def pair(sweep: Sweep, width: Width, metric: str = PERPLEXITY) -> tuple[Row, Row
 
 def _minus(one: dict[int, float], other: dict[int, float]) -> dict[int, float]:
     return {seed: one[seed] - other[seed] for seed in one if seed in other}
-
-
-def _reference_gap(divided: ReferenceRow | None, undivided: ReferenceRow | None) -> ReferenceRow | None:
-    if divided is None or undivided is None:
-        return None
-    first, second = (
-        {seed: figures.get(PERPLEXITY) for seed, figures in row.measured.items()}
-        for row in (divided, undivided)
-    )
-    gaps = {
-        seed: {GAP: None if value is None or first[seed] is None else value - (first[seed] or 0.0)}
-        for seed, value in second.items()
-        if seed in first
-    }
-    return ReferenceRow(measured=gaps, curves={}, losses=[])
 
 
 def winner(divided: Row, undivided: Row) -> str | None:

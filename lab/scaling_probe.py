@@ -7,16 +7,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from engine import paths
-from engine.experiments import DIVIDED_TRACE, FROZEN_AT_1024, SCORE_VARIANCE, ChapterValue
-from lab import table
+from engine import measurements, paths, reference
+from engine.measurements import SATURATION, VARIANCE
+from lab import table, untrained
 from lab.charts import Across, Curve, Line
-from lab.controls import MINUS, NBSP, one_of, quantity, signed
+from lab.controls import MINUS, NBSP, one_of, quantity
 from lab.scaling_parts import figure, share
 from lab.small_multiples import Panel, Part
 from lab.styles import Style
@@ -26,18 +26,25 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 180
 PAIRS = (100, 1_000, 5_000, 20_000, 50_000)
-WIDTHS = (4, 16, 64, 256, 1024, 4096)
+PAIRS_OF_THE_CHAPTER = 20_000
+WIDTHS = (*measurements.WIDTHS, 4096)
 SIDES = (("undivided", Style("red")), ("divided", Style("green")))
 
 Measured = dict[str, Any]
+Numbers = Mapping[str, Mapping[str, float | None]]
 
 
 def tiny(value: float | None) -> str:
-    """A share that may be next to nothing: "0.021", "1.8e−5"."""
+    """Three decimals, or what would be next to nothing with them: "0.021", "1.8e−5"."""
     if value is None or abs(value) >= 0.0005 or value == 0:
         return quantity(value, 3)
     lead, _, power = f"{value:.1e}".partition("e")
     return f"{lead.replace('-', MINUS)}e{MINUS}{abs(int(power))}"
+
+
+def brief(value: float | None) -> str:
+    """At most three decimals, without zeros at the end: "0.96", "0.961"."""
+    return tiny(value) if value is None or abs(value) < 0.0005 else f"{round(value, 3):g}".replace("-", MINUS)
 
 
 PANELS = (
@@ -94,30 +101,29 @@ def listed(name: str, options: Sequence[int]) -> Callable[[str], int]:
 
 
 def variance_table(widths: Sequence[int], measured: Measured | None) -> "Styler":
-    """Variance and standard deviation of the scores: the chapter's digits and yours."""
-    yours = {row["d"]: row for row in measured["variance"]} if measured else {}
-    numbers, shown = [], []
-    for width in widths if measured is None else yours:
-        printed, mine = SCORE_VARIANCE.get(width, (None, None)), yours.get(width, {})
-        found = (mine.get("variance"), mine.get("std"))
-        numbers.append((printed[0], found[0], printed[1], found[1]))
-        shown.append(
-            (
-                f"{width:,} :gray[√d = {width**0.5:.0f}]",
-                _digits(printed[0]),
-                _digits(found[0], bold=True),
-                _digits(printed[1]),
-                _digits(found[1], bold=True),
-            )
+    """Variance and standard deviation of the scores: the chapter's digits, the reference's and yours."""
+    yours = {measured["seed"]: VARIANCE.read(measured["variance"])} if measured else {}
+    lines = [
+        table.Line(label, untrained.row(VARIANCE, f"d-{width}", metric, yours), metric, tiny)
+        for width in _shown(widths, measured)
+        for metric, label in (
+            ("variance", f"{width:,}, σ²"),
+            ("std", f"{width:,}, σ :gray[√d = {width**0.5:.0f}]"),
         )
-    columns = ("width d", "σ², chapter", "σ², yours", "σ, chapter", "σ, yours")
-    return table.cells(columns, numbers, shown)
+    ]
+    return table.four_columns(
+        lines, comparable=as_the_chapter(measured), text=True, columns=("width d", *table.COLUMNS[1:])
+    )
 
 
-def _digits(value: float | None, *, bold: bool = False) -> str:
-    if value is None:
-        return ":gray[–]"
-    return f"**{quantity(value, 3)}**" if bold else quantity(value, 3)
+def as_the_chapter(measured: Measured | None) -> bool:
+    """Whether the variances were measured as the chapter's were."""
+    return measured is not None and measured["pairs"] == PAIRS_OF_THE_CHAPTER
+
+
+def _shown(widths: Sequence[int], measured: Measured | None) -> Sequence[int]:
+    """What was measured; before, what would be."""
+    return [row["d"] for row in measured["variance"]] if measured else widths
 
 
 def saturation_parts(measured: Measured | None) -> list[Part]:
@@ -139,55 +145,71 @@ def across(widths: Sequence[int]) -> Across:
 
 
 def saturation_table(widths: Sequence[int], measured: Measured | None) -> "Styler":
-    """Undivided, then divided, at every width."""
-    rows = {row["d"]: row for row in measured["saturation"]} if measured else {}
+    """Undivided, then divided, at every width: yours, and in grey the reference."""
+    yours: Numbers = SATURATION.read(measured["saturation"]) if measured else {}
+    found = reference.load(SATURATION.id)
+    shipped: Numbers = {
+        name: {metric: row.mean(metric) for metric in SATURATION.metrics}
+        for name, row in (found.rows.items() if found else ())
+    }
     numbers, shown = [], []
-    for width in widths if measured is None else rows:
-        row = rows.get(width)
-        numbers.append([row["undivided"][panel.metric] if row else None for panel in PANELS])
-        shown.append((f"{width:,}", *(_both(row, panel) for panel in PANELS)))
+    for width in _shown(widths, measured):
+        names = (f"undivided-{width}", f"divided-{width}")
+        for label, figures, look in (
+            (f"{width:,}", yours, f"**{{}}**{NBSP}: {{}}"),
+            (":gray[reference]", shipped, f":gray[{{}}{NBSP}: {{}}]"),
+        ):
+            if figures is shipped and names[0] not in shipped:
+                continue
+            pairs = [[figures.get(name, {}).get(panel.metric) for name in names] for panel in PANELS]
+            numbers.append([undivided for undivided, _ in pairs])
+            cells = (
+                ":gray[–]" if None in pair else look.format(*map(panel.shown, pair))
+                for panel, pair in zip(PANELS, pairs, strict=True)
+            )
+            shown.append((label, *cells))
     columns = ("width d, undivided : divided", "effective tokens", "over 0.99", "trace", "gradient")
     return table.cells(columns, numbers, shown)
 
 
-def _both(row: Measured | None, panel: Panel) -> str:
-    if row is None:
-        return ":gray[–]"
-    undivided, divided = (panel.shown(row[side][panel.metric]) for side in ("undivided", "divided"))
-    return f"**{undivided}**{NBSP}: {divided}"
-
-
 def chapter_table(measured: Measured | None) -> "Styler":
-    """The chapter's three figures on frozen rows, and yours where such a width was measured."""
-    rows = {row["d"]: row for row in measured["saturation"]} if measured else {}
-    frozen = rows[1024]["undivided"]["frozen_share"] if 1024 in rows else None
-    traces = [row["divided"]["trace"] for row in rows.values()]
-    trace = max(traces, key=lambda value: abs(value - DIVIDED_TRACE.middle)) if traces else None
-    tokens = rows[256]["undivided"]["effective_tokens"] if 256 in rows else None
-    shown = []
-    for label, chapter, mine, write, finer in (
-        ("rows over 0.99, undivided, 1024", FROZEN_AT_1024, frozen, share, share),
-        ("trace, divided, the farthest width", DIVIDED_TRACE, trace, figure, tiny),
-    ):
-        gap = None if mine is None else mine - chapter.middle
-        shown.append(
-            (label, table.printed(chapter, write), *_mine(mine, finer), _judged(gap, chapter, finer))
+    """The chapter's figures on frozen rows, the reference's, and yours where such a width was measured."""
+    yours = {measured["seed"]: SATURATION.read(measured["saturation"])} if measured else {}
+    listed = (
+        ("rows over 0.99, undivided, 1024", "undivided-1024", "frozen_share", share),
+        ("effective tokens, undivided, 256", "undivided-256", "effective_tokens", figure),
+        *((f"trace, divided, {width}", f"divided-{width}", "trace", brief) for width in measurements.WIDTHS),
+    )
+    lines = [
+        table.Line(label, untrained.row(SATURATION, variant, metric, yours), metric, write)
+        for label, variant, metric, write in listed
+    ]
+    return table.four_columns(
+        lines,
+        comparable=untrained.comparable(SATURATION, yours),
+        text=True,
+        columns=("beside the chapter", *table.COLUMNS[1:]),
+    )
+
+
+def remarks(measured: Measured | None) -> str:
+    """Below the tables: what their columns hold, and how far they can be compared."""
+    said = [
+        untrained.shipped_line(VARIANCE, SATURATION),
+        f"Its variances are of {untrained.seeds_said(VARIANCE.seeds)}, its rows of "
+        f"{untrained.seeds_said(SATURATION.seeds)}; yours are of seed 0, so they have no spread.",
+    ]
+    if measured and not as_the_chapter(measured):
+        said.append(
+            f"The variances of chapter and reference are of {PAIRS_OF_THE_CHAPTER:,} pairs, yours of "
+            f"{measured['pairs']:,}, so a grey difference judges nothing."
         )
-    shown.append(("effective tokens, undivided, 256", "1 :gray[one row]", *_mine(tokens, figure), ":gray[–]"))
-    numbers = [(FROZEN_AT_1024.low, frozen, None), (DIVIDED_TRACE.low, trace, None), (1.0, tokens, None)]
-    return table.cells(("beside the chapter", "chapter", "yours", "difference"), numbers, shown)
-
-
-def _judged(gap: float | None, chapter: ChapterValue, write: Callable[[float | None], str]) -> str:
-    if gap is None:
-        return ":gray[–]"
-    if abs(gap) <= chapter.tolerance * chapter.middle:
-        return f":green[{signed(gap, write)}]"
-    return f":red[{signed(gap, write)}{NBSP}outside]"
-
-
-def _mine(value: float | None, write: Callable[[float | None], str]) -> tuple[str]:
-    return (":gray[–]" if value is None else f"**{write(value)}**",)
+    said.append(
+        "Green: a variance to the digit, a share within 3 points, a trace within 0.01. *Italic*: inferred "
+        "from the chapter’s prose; its effective tokens are of one row. A row is frozen when one weight "
+        "exceeds 0.99, effective tokens are e to the row’s entropy, the gradient is the median row’s."
+    )
+    return " ".join(said)
 
 
 def notice(measured: Measured | None) -> str:

@@ -4,11 +4,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from engine.experiments import PERPLEXITY
 from engine.runs.store import Run
 from lab import table
 from lab.charts import Across, Curve, Line
 from lab.controls import NBSP, quantity
-from lab.measured import PERPLEXITY, Sweep
+from lab.measured import Sweep
 from lab.scaling_parts import ENTROPY, FROZEN, LOSS, SPREAD, figure, share
 from lab.small_multiples import Panel, Part
 from lab.styles import Style

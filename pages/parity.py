@@ -3,11 +3,12 @@
 import streamlit as st
 
 from engine.experiments import parse_seeds
+from engine.measurements import PARITY, PRECISIONS
 from engine.probes import sandbox, zoo
-from lab import frame, instruments, parity_parts, probing, vega
+from lab import export, frame, instruments, parity_parts, probing, vega
 from lab.chapter import section
 from lab.controls import NBSP, Settings, one_of, plain
-from lab.parity_chart import PRECISIONS, Comparison, figure
+from lab.parity_chart import Comparison, figure
 from lab.parity_parts import BETS, LARGEST, MASKS, SCALES, STARTER, TESTS, TITLES
 
 SECTION = section("parity.py")
@@ -86,8 +87,11 @@ def comparing() -> None:
     chosen = {name: st.session_state[settings.key(name)] for name in ("mask", "scale")}
     said = st.empty()
     comparison = Comparison()
-    with st.container(key="figure-title"):
-        st.markdown("**Difference, over the mean magnitude** :gray[log scale; a dot a size, seed and pair]")
+    title = st.container(horizontal=True, vertical_alignment="center", key="figure-title")
+    title.markdown(
+        "**Difference, over the mean magnitude** :gray[log scale; a dot a size, seed and pair]",
+        width="stretch",
+    )
     picture = st.container(key="figure")
     if probing.asked(settings.key("compare")):
         said.markdown(":small[Comparing, a few seconds]")
@@ -100,13 +104,21 @@ def comparing() -> None:
             said.markdown(f":small[:red[{plain(str(error))}]]")
     else:
         said.markdown(":small[Takes a few seconds, on the CPU]")
+    with title, st.popover("Export", type="tertiary"):
+        export.downloads(
+            f"{PARITY.id}-{chosen['mask']}-{chosen['scale']}",
+            lambda: figure(comparison, **chosen),
+            lambda: comparison.table(**chosen),
+        )
     with picture:
         vega.draw(figure(comparison, **chosen), key="parity.chart")
     with st.container(horizontal=True, gap="medium", key="comparison"):
         with st.container(width=TABLE_WIDTH):
             precision = st.session_state[settings.key("precision")]
-            parity_parts.comparison_table(comparison, precision, **chosen)
-            st.caption(parity_parts.remarks(comparison, chosen["scale"]))
+            parity_parts.beside_the_chapter(comparison, precision)
+            if comparison.rows:
+                parity_parts.comparison_table(comparison, precision, **chosen)
+                st.caption(parity_parts.remarks(chosen["scale"]))
         with st.container(width=NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
             guessed = [st.session_state[settings.key(name)] for name in ("largest", "coarsest")]

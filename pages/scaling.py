@@ -183,11 +183,7 @@ def random_vectors(pairs: int, widest: int) -> None:
                 scaling_probe.chapter_table(measured),
             ):
                 st.table(styler, border="horizontal", hide_index=True)
-            st.caption(
-                "Seed 0. The chapter’s variances are of 20,000 pairs at its five widths, and come out to the "
-                "digit. *Italic*: inferred from its prose. A row is frozen when one weight exceeds "
-                "0.99, effective tokens are e to the row’s entropy."
-            )
+            st.caption(scaling_probe.remarks(measured))
         with st.container(width=bench.NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
             st.markdown(scaling_probe.notice(measured))

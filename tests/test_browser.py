@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from engine.runs import files
+from lab.chapter import SECTIONS
 from tests.serving import serve, until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -132,6 +133,59 @@ def test_quick_budget_from_the_first_click_to_the_table(lab):
         assert page.errors == []
 
 
+def test_the_panels_of_the_sweep_grow_while_heads_train(lab):
+    port, store, log = lab.port, lab.store, lab.log
+    with browser() as opened:
+        page = new_page(opened, port, "scaling?width=32")
+        page.get_by_role("button", name=re.compile("^Train .* models$")).first.click()
+        until(lambda: curve_points(page) > 0, 120, lambda: log.read_text())
+        before = curve_points(page)
+        page.evaluate("document.body.dataset.stays = 'yes'")
+        until(lambda: curve_points(page) > before, 90, lambda: f"no panel grows: {curve_points(page)}")
+        for title in ("Spread of scores", "Entropy", "Rows over 0.99", "Gradient of W_Q", "Perplexity"):
+            expect(page.locator("strong", has_text=title).first).to_be_visible()
+        assert page.evaluate("document.body.dataset.stays") == "yes", "grown in place, not by a reload"
+        page.get_by_role("button", name="Cancel").first.click()
+        until(lambda: {run.state for run in store.runs()} <= {"cancelled", "done"}, 15, lambda: store.runs())
+        assert curve_points(page) >= before, "what was measured stays"
+        assert page.errors == []
+
+
+def chosen(page):
+    """What the controls of a page stand at."""
+    return page.evaluate(
+        """() => [
+            ...[...document.querySelectorAll('[role=radio][aria-checked=true]')].map(e => e.textContent),
+            ...[...document.querySelectorAll('[role=slider]')].map(e => e.getAttribute('aria-valuetext')),
+            ...[...document.querySelectorAll('input')].map(e => e.value),
+        ]"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("mask", "?times=10&causal=none&draw=7&size=5000&best=unmasked&seeds=0,1,2"),
+        ("qkv", "?sentence=the+king+is+dead&stages=raw,weights&row=2"),
+        ("scaling", "?width=256&helps=256&frozen=most&pairs=1000&widest=256"),
+        ("parity", "?precision=float64&mask=none&scale=width&largest=1e-5&wrong=no-scale"),
+    ],
+)
+def test_a_link_shows_the_page_as_it_was_left(lab, path, query):
+    with browser() as opened:
+        plain, page = (new_page(opened, lab.port, path + tail) for tail in ("", query))
+        for each in (plain, page):  # its last part, so that all above is drawn
+            expect(each.get_by_text(re.compile("^[←→] |→$")).last).to_be_visible(timeout=60 * SECOND)
+        until(lambda: chosen(page) != chosen(plain), 20, "the link changes nothing")
+        page.get_by_role("radio", checked=False).last.click()
+        until(lambda: page.url.split("?")[1] != query[1:], 20, "the click is not in the link")
+        left = chosen(page)
+        second = new_page(opened, lab.port, page.url.split("/")[-1])
+        until(lambda: chosen(second) == left, 60, lambda: f"{left}, then {chosen(second)}")
+        for each in (plain, page, second):
+            assert each.errors == []
+
+
 def server(lab):
     """Streamlit's process."""
     children = psutil.Process(lab.process.pid).children()
@@ -188,7 +242,7 @@ def test_every_page_fits_at_1280_and_800_pixels_in_both_themes(lab, scheme):
         for width in (1280, 800):
             page = new_page(opened, port, color_scheme=scheme)
             page.set_viewport_size({"width": width, "height": 900})
-            for path in ("", "averages", "runs"):
+            for path in ("", *(section.path.stem for section in SECTIONS if section.built), "runs"):
                 page.goto(f"http://localhost:{port}/{path}")
                 expect(page.locator("h1")).to_be_visible(timeout=30 * SECOND)
                 overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

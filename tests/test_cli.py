@@ -12,6 +12,7 @@ import pytest
 
 from engine import __main__, commands, corpus, device, paths, reference
 from engine.experiments import AVERAGES, EXPERIMENTS, Budget
+from engine.measurements import MEASUREMENTS, VARIANCE, Measurement
 from engine.reference import Reference, ReferenceRow
 from engine.runs import files
 from engine.runs.dispatcher import Dispatcher
@@ -91,6 +92,10 @@ def test_list_names_every_experiment_variant_and_budget():
     for known in EXPERIMENTS.values():
         for word in (known.id, known.question, *known.variants, *known.budgets):
             assert word in out
+    for untrained in MEASUREMENTS.values():
+        for word in (untrained.id, untrained.question, *untrained.variants):
+            assert word in out
+    assert out.count("quick and chapter are the same, nothing is trained") == len(MEASUREMENTS) == 3
 
 
 def test_list_and_show_work_as_commands_of_their_own(python):
@@ -121,7 +126,7 @@ def test_show_gives_the_chapters_figures_before_any_reference_is_shipped(no_refe
         assert "248" in out
 
 
-def ship(folder, figures):
+def ship(folder, figures, name="averages"):
     """Write a reference of these figures by variant and seed."""
     rows = {
         name: ReferenceRow(
@@ -131,8 +136,8 @@ def ship(folder, figures):
         )
         for name, of_seeds in figures.items()
     }
-    shipped = Reference("averages", "a CPU", 1, {}, "2026-01-02", "0" * 64, "0" * 16, rows)
-    files.write_json(folder / "averages.json", asdict(shipped))
+    shipped = Reference(name, "a CPU", 1, {}, "2026-01-02", "0" * 64, "0" * 16, rows)
+    files.write_json(folder / f"{name}.json", asdict(shipped))
     reference.load.cache_clear()
 
 
@@ -158,6 +163,28 @@ def test_show_sets_the_shipped_reference_beside_the_chapter(no_reference):
         assert "diverged" in out
 
 
+def test_show_gives_every_figure_of_the_chapter_and_gaps_paired_by_seed(no_reference):
+    ship(
+        no_reference,
+        {"divided-1024": [50.0, 60.0, None], "undivided-1024": [69.0, 75.0, 80.0], "undivided-256": [70.0]},
+        "scaling-training",
+    )
+    rows = strict(cli("show", "scaling-training", "--json")[1])["rows"]
+    of = {(row["variant"], row["metric"]): row for row in rows}
+    assert len(of) == len(rows) == 8 + 5
+    assert of["undivided-1024", "score_std"]["chapter"] == 5147
+    assert of["divided-1024", "score_std"]["reference"]["mean"] is None
+    gap = of["undivided-1024", "perplexity_gap"]
+    assert gap["chapter"] == 17
+    assert (gap["reference"]["mean"], gap["reference"]["sd"]) == (17.0, pytest.approx(2.8284, abs=1e-4))
+    assert of["undivided-256", "perplexity_gap"]["reference"]["mean"] is None, "its parent was not measured"
+    printed = cli("show", "scaling-training", "--markdown")[1]
+    assert (
+        "| undivided, d_k 1024: points of perplexity above its parent | 17.00 | 17.00 ± 2.83 | +0.0 |"
+        in printed
+    )
+
+
 # Wrong arguments
 
 RUN = ("run", "averages")
@@ -181,6 +208,13 @@ RUN = ("run", "averages")
         ((*RUN, "--seeds", "1,1"), ["seed 1 is given twice", "each once"]),
         ((*RUN, "--seeds", ""), ["''", "from 0 to 9223372036854775807"]),
         ((*RUN, "--seeds=-1,2"), ["'-1,2'", "from 0 to 9223372036854775807"]),
+        (("show", "paritty"), ["no experiment 'paritty'", "averages", "parity", "scaling-variance"]),
+        (("run", "paritty"), ["no experiment 'paritty'", "averages", "parity", "scaling-variance"]),
+        (("run", "parity", "--budget", "long"), ["no budget 'long'", "quick, chapter"]),
+        (("run", "parity", "--variant", "d-4"), ["no variant 'd-4' in parity", "module-float32"]),
+        (("run", "scaling-variance", *["--variant", "d-4"] * 2), ["'d-4'", "twice", "once"]),
+        (("run", "scaling-variance", "--seeds", "1,1"), ["seed 1 is given twice", "each once"]),
+        (("run", "scaling-variance", "--corpus", "tinyshakespeare"), ["scaling-variance reads no text"]),
     ],
 )
 def test_a_wrong_argument_is_one_sentence_and_exit_2(home, monkeypatch, arguments, said):
@@ -301,11 +335,13 @@ def test_without_the_chapters_text_run_says_so_and_goes_on(instant, monkeypatch)
     assert Store().get(1).spec.corpus == corpus.PYTHON_REFERENCE
 
 
-def only(patch, experiment):
-    """Nothing but this experiment is there to reproduce."""
-    for name in list(EXPERIMENTS):
-        patch.delitem(EXPERIMENTS, name)
-    patch.setitem(EXPERIMENTS, experiment.id, experiment)
+def only(patch, *known):
+    """Nothing but these is there to reproduce."""
+    for everything in (EXPERIMENTS, MEASUREMENTS):
+        for name in reversed(list(everything)):  # so that they come back in their order
+            patch.delitem(everything, name)
+    for one in known:
+        patch.setitem(MEASUREMENTS if isinstance(one, Measurement) else EXPERIMENTS, one.id, one)
 
 
 def test_reproduce_measures_what_is_missing_and_resumes_what_stopped(instant, tiny_corpus, monkeypatch):
@@ -324,6 +360,66 @@ def test_reproduce_measures_what_is_missing_and_resumes_what_stopped(instant, ti
 
     assert cli("reproduce")[0] == 0
     assert len(instant.launched) == 10
+
+
+# What needs no training
+
+
+@pytest.mark.parametrize("known", MEASUREMENTS.values(), ids=lambda known: known.id)
+def test_a_measurement_prints_the_same_document_as_a_training(home, one_thread, known):
+    names = (known.variants[-1], known.variants[0])
+    chosen = [word for name in names for word in ("--variant", name)]
+    code, out, err = cli("run", known.id, "--seeds", f"0,{SEED}", "--budget", "chapter", *chosen, "--json")
+    assert (code, err) == (0, f"{known.id}, seed 0: done\n{known.id}, seed {SEED}: done\n")
+    document = strict(out)
+    assert list(document) == ["id", "budget", "device", "seconds", "rows"]
+    assert (document["id"], document["budget"]) == (known.id, "chapter")
+    assert document["device"].startswith("CPU, ")
+    assert [(row["seed"], row["variant"]) for row in document["rows"]] == [
+        (seed, name) for seed in (0, SEED) for name in names
+    ]
+    for row in document["rows"]:
+        assert list(row) == ["variant", "seed", "state", "measured"]
+        assert row["state"] == "done"
+        assert list(row["measured"]) == list(known.metrics)
+    assert document["rows"][0]["measured"] != document["rows"][2]["measured"], "another seed draws anew"
+    assert not any(home.rglob("*")), "nothing is kept"
+
+
+def test_a_measurement_for_people_and_what_this_cpu_cannot_compute(monkeypatch):
+    found = {name: {"variance": 4.0, "std": 2e-7} for name in VARIANCE.variants[1:]}
+    monkeypatch.setattr(Measurement, "measure", lambda *_: found)
+    code, out, _ = cli("run", "scaling-variance")
+    lines = out.splitlines()
+    assert (code, len(lines)) == (0, 7)
+    assert lines[1].split() == ["d-4", "seed", "0", "unsupported"]
+    assert lines[2].endswith("variance 4.000, std 2.00e-07")
+    rows = strict(cli("run", "scaling-variance", "--json")[1])["rows"]
+    assert (rows[0]["state"], rows[0]["measured"]) == ("unsupported", {})
+
+
+def test_reproduce_measures_what_needs_no_training_for_the_reference(no_reference, home, monkeypatch):
+    only(monkeypatch, VARIANCE)
+    assert cli("reproduce")[0] == 0
+    assert list(no_reference.iterdir()) == []
+    code, out, err = cli("reproduce", "--write-reference")
+    assert (code, out, err) == (0, "", "scaling-variance: wrote scaling-variance.json\n")
+    shown = strict(cli("show", "scaling-variance", "--json")[1])
+    assert [row["metric"] for row in shown["rows"]] == ["variance", "std"] * 5
+    for row in shown["rows"]:
+        assert row["reference"]["mean"] == pytest.approx(row["chapter"], abs=0.0005)
+        assert (row["reference"]["sd"], row["reference"]["seeds"]) == (None, [0])
+        assert row["reference"]["device"].startswith("CPU, ")
+    printed = cli("show", "scaling-variance", "--markdown")[1]
+    assert "| d-4: variance of q·k | 3.975 | 3.975 | +0.0 % |" in printed
+    assert "Seed 0; CPU, " in printed
+
+
+def test_show_writes_what_is_tiny_as_a_power_of_ten():
+    printed = cli("show", "parity")[1]
+    line = next(line for line in printed.splitlines() if line.split()[:2] == ["module-float32", "difference"])
+    assert line.split()[2] == "1.79e-07"
+    assert line.split()[3].endswith("e-07")
 
 
 # A run, in earnest
@@ -346,6 +442,7 @@ def story(tmp_path_factory, tiny_text):
         tiny = replace(
             AVERAGES,
             variants=("no-context", "average"),
+            chapter={},
             budgets={"quick": TINY, "chapter": TINY},
             seeds=(SEED,),
         )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.experiments import EXPERIMENTS, MAX_SEED, Budget, ChapterValue, experiment, parse_seeds
+from engine.experiments import EXPERIMENTS, MAX_SEED, METRICS, Budget, ChapterValue, experiment, parse_seeds
 from engine.models.config import ModelConfig
 from engine.runs import launch
 from engine.runs.spec import RunSpec, digest
@@ -30,7 +30,7 @@ CHAPTER_FIGURES = {
     ("scaling-training", "undivided-256", "perplexity_gap"): 18,
     ("scaling-training-long", "undivided-32", "perplexity_gap"): (-1, 0),
 }
-METRICS = {"validation_perplexity", "train_perplexity", "score_std", "entropy_nats", "frozen_share"}
+RECORDED = {"validation_perplexity", "train_perplexity", "score_std", "entropy_nats", "frozen_share"}
 CHAPTER_BUDGETS = [
     (name, variant_id, shown.budget("chapter", variant_id))
     for name, shown in EXPERIMENTS.items()
@@ -171,10 +171,11 @@ def test_an_experiment_is_complete(name):
     assert set(shown.own_budgets) <= set(shown.variants)
     for variant_id in shown.variants:
         assert shown.budget("quick", variant_id).steps < shown.budget("chapter", variant_id).steps
-    assert shown.metric in METRICS
+    assert shown.metric in RECORDED & set(METRICS)
+    assert len(set(shown.figures)) == len(shown.figures) >= len(shown.variants)
     assert len(set(shown.seeds)) == len(shown.seeds) >= 2, "a spread needs two seeds"
     assert 0 in shown.seeds, "weights are shipped of seed 0"
-    assert {shown.shows, shown.hides, shown.title, shown.unit, shown.metric}.isdisjoint({""})
+    assert {shown.shows, shown.hides, shown.title, METRICS[shown.metric]}.isdisjoint({""})
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -200,7 +201,9 @@ def test_the_chapters_values_are_of_printed_rows_and_sane(name):
     shown = EXPERIMENTS[name]
     for (variant, metric), value in shown.chapter.items():
         assert variant in shown.variants
-        assert metric in METRICS | {"perplexity_gap"}
+        assert metric in RECORDED | {"perplexity_gap"}
+        assert (variant, metric) in shown.figures
+        assert METRICS[metric]
         assert value.low <= value.middle <= value.high
         assert value.printed == (value.low == value.high)
         assert 0 < value.tolerance < 1

@@ -8,14 +8,18 @@ import pyarrow
 import pytest
 import streamlit as st
 
+from engine import reference
+from engine.measurements import PARITY, PRECISIONS
 from engine.probes import sandbox, zoo
 from engine.probes.sandbox import Verdict
-from lab import parity_chart, parity_parts
+from lab import export, parity_chart, parity_parts, probing
 from lab.controls import plain
+from lab.parity_chart import Comparison
 from tests.apptest import nodes, open_page, rerun, said
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 THEIRS = (parity_parts.MODULE, parity_parts.FUNCTION)
+THEIRS_SHORT = ("module", "function")
 SMALLEST = {
     "name": "T = 2, d = 1, not causal",
     "q": "[[[1.5], [0.1]]]",
@@ -129,7 +133,15 @@ def test_an_empty_page_asks_nothing_and_says_what_to_do(asked):
     assert page.caption[0].value == "5 of 14 · The score"
     assert "Make your two guesses, then compare." in said(page)
     assert asked == []
-    assert cells(page) == [["chapter", "0.159", "1.79e−07", ":gray[–]", "1.79e−07", ":gray[–]"]]
+    assert [line[:2] for line in cells(page)] == [
+        ["mean output", "0.159"],
+        ["module", "1.79e−07"],
+        ["module, gradients", ":gray[–]"],
+        ["function", "1.79e−07"],
+        ["function, gradients", ":gray[–]"],
+    ]
+    assert {line[3] for line in cells(page)} == {":gray[–]"}
+    assert len(page.table) == 1
     data = datasets(page)
     assert data["chapter"][0]["relative"] == pytest.approx(1.13e-6, rel=0.01)
     assert [row["relative"] for row in data["dots"]] == [None]
@@ -143,7 +155,7 @@ def test_comparing_fills_figure_and_table_and_answers_the_guesses(asked):
     assert "You guessed *about 10⁻⁷*. In float32 the largest difference is **2.38e−07**" in words
     assert "You guessed *float32*. Against the numbers themselves **bfloat16** differs most" in words
     assert "6 of 24 outputs agree to the last bit, most of them ours *written out*" in words
-    assert cells(page)[1:] == [
+    assert cells(page, 1) == [
         ["one head, 8 × 8 × 128", "0.158", "**2.38e−07**", "**3.58e−06**", "**2.38e−07**", "**3.58e−06**"],
         [
             "eight heads, 1 × 64 × 256",
@@ -167,15 +179,55 @@ def test_what_is_shown_follows_the_row_without_measuring_anew(asked):
         rerun(page)
         assert page.query_params[name] == value
     assert set(asked) == {("engine.probes.parity", "--seeds", "0")}
-    assert cells(page)[0][1:] == [":gray[–]"] * 5
-    assert cells(page)[1][2] == ":gray[–]"  # the module knows no other scale
+    assert {line[1] for line in cells(page)} == {":gray[–]"}  # the chapter has float32 only
+    assert cells(page, 1)[0][2] == ":gray[–]"  # the module knows no other scale
     assert "The module divides by √d only." in said(page)
     assert datasets(page)["chapter"][0]["relative"] is None
 
 
 def test_a_precision_that_this_cpu_lacks_is_a_dash(asked):
     page = pressed(opened(precision="float16"), "compare")
-    assert cells(page)[1][1:] == [":gray[–]"] * 5
+    assert cells(page, 1)[0][1:] == [":gray[–]"] * 5
+    assert {line[3] for line in cells(page)} == {":gray[–]"}
+
+
+def test_yours_stands_beside_the_chapter_and_the_shipped_reference(asked):
+    page = pressed(opened(), "compare")
+    lines = {line[0]: line[1:] for line in cells(page)}
+    shipped = reference.load(PARITY.id).rows["module-float32"]
+    said_of_it = [probing.tiny(value) for value in (shipped.mean("difference"), shipped.sd("difference"))]
+    assert lines["module"] == [
+        "1.79e−07",
+        f"{said_of_it[0]} :gray[± {said_of_it[1]}]",
+        "**2.38e−07**",
+        ":green[+5.94e−08]",
+    ]
+    assert "It is of seeds 0, 1, 2, 3, 4, yours of seed 0. Green: at most twice the chapter’s" in said(page)
+
+
+def test_seeds_that_the_reference_has_not_are_named_and_judge_nothing(asked, monkeypatch):
+    rows = [{**row, "seed": 7} for row in comparison()["rows"]]
+    monkeypatch.setattr(parity_parts, "measured", lambda *_: {**comparison(), "rows": rows})
+    page = pressed(opened(seeds="7"), "compare")
+    assert "yours of seed 7, so a grey difference judges nothing." in said(page)
+    assert {line[4] for line in cells(page) if line[0] in THEIRS_SHORT} == {":gray[+5.94e−08]"}
+
+
+def test_without_a_shipped_reference_the_page_says_so(asked, no_reference):
+    page = opened()
+    assert "No reference is shipped with this copy." in said(page)
+    assert {line[2] for line in cells(page)} == {":gray[–]"}
+
+
+def test_the_figure_can_be_exported():
+    found = Comparison.of(comparison(), "0")
+    drawn = export.picture(parity_chart.figure(found, "causal", "sqrt"), "svg").decode()
+    for word in (*PRECISIONS, "gradients", "chapter"):
+        assert word in drawn
+    names, *rows = found.table("causal", "sqrt")
+    assert names[:2] == ("precision", "batch")
+    assert len(rows) == 3 * 2 * 4  # float16 is not supported there
+    assert {row[names.index("mask")] for row in rows} == {"causal"}
 
 
 def test_a_comparison_that_fails_is_told(asked, monkeypatch):

@@ -1,20 +1,23 @@
 """The page Why sqrt(d_k): the sweep over widths, the rescue, random vectors, other scales."""
 
 import json
-from dataclasses import replace
+import shutil
+from dataclasses import asdict, replace
 
 import pyarrow
 import pytest
 
-from engine import reference
+from engine import paths, reference
 from engine.experiments import SCALES, SCALING, SCALING_LONG
+from engine.measurements import SATURATION, VARIANCE
 from engine.reference import Reference, ReferenceRow
-from engine.runs import launch
+from engine.runs import files, launch
 from engine.runs.store import Store
 from lab import export, scaling_parts, scaling_probe, small_multiples
 from lab.measured import Row, Sweep
 from tests.apptest import nodes, open_page, rerun, said
 
+SHIPPED = paths.REFERENCE
 WIDE = {"divided": 0.5, "undivided": 20.0}  # starting spread of the scores, times the width's share
 
 
@@ -35,9 +38,9 @@ def charts(page):
     ]
 
 
-def cells(page, first):
-    """The table whose first column has that name, as it is shown."""
-    for table in page.table:
+def cells(page, first, last=False):
+    """The table whose first column has that name, as it is shown; the last of them, or the first."""
+    for table in reversed(page.table) if last else page.table:
         styler = table.proto.arrow_data.styler.display_values
         rows = pyarrow.ipc.open_stream(styler).read_all().to_pylist()
         if next(iter(rows[0])) == first:
@@ -179,7 +182,7 @@ def test_quick_figures_judge_nothing(text):
     assert not [line for line in lines if ":green" in line["difference"] or ":red" in line["difference"]]
 
 
-def test_the_shipped_reference_stands_in_its_own_column(text, monkeypatch):
+def test_the_shipped_reference_stands_in_its_own_column(text, no_reference):
     def row(value, std):
         measured = {str(seed): {"validation_perplexity": value + seed, "score_std": std} for seed in (0, 1)}
         return ReferenceRow(measured=measured, curves={}, losses=[])
@@ -188,9 +191,9 @@ def test_the_shipped_reference_stands_in_its_own_column(text, monkeypatch):
         id=SCALING.id, device="CPU, 2 cores", threads=1, versions={}, date="2026-01-02", corpus_sha256="",
         code="", rows={"divided-1024": row(57.0, 2.4), "undivided-1024": row(75.0, 149.0)},
     )  # fmt: skip
-    with monkeypatch.context() as patch:
-        patch.setattr(reference, "load", lambda name: shipped if name == SCALING.id else None)
-        page = opened(budget="chapter")
+    files.write_json(no_reference / f"{SCALING.id}.json", asdict(shipped))
+    reference.load.cache_clear()
+    page = opened(budget="chapter")
     lines = {line["beside the chapter"]: line for line in cells(page, "beside the chapter")}
     assert lines["worth, d_k 1024"]["reference"] == "18 :gray[± 0]"
     assert lines["std of scores, undivided, d_k 1024"]["reference"].startswith("149")
@@ -289,17 +292,21 @@ def test_random_vectors_are_measured_when_asked_for(text, monkeypatch):
     monkeypatch.setattr(scaling_probe, "measure", measured)
     page = opened()
     assert not asked
-    assert cells(page, "width d")[0]["σ², chapter"] == "3.975"
+    assert cells(page, "width d")[0] == {
+        "width d": "4, σ²",
+        "chapter": "3.975",
+        "reference": ":gray[–]",  # this fixture ships none
+        "yours": ":gray[–]",
+        "difference": ":gray[–]",
+    }
+    assert "No reference is shipped with this copy." in said(page)
     page.button(key="scaling.measure").click()
     rerun(page)
     assert asked == [(20_000, (4, 16, 64, 256, 1024))]
-    assert cells(page, "width d")[0] == {
-        "width d": "4 :gray[√d = 2]",
-        "σ², chapter": "3.975",
-        "σ², yours": "**3.975**",
-        "σ, chapter": "1.994",
-        "σ, yours": "**1.994**",
-    }
+    assert [list(line.values()) for line in cells(page, "width d")[:2]] == [
+        ["4, σ²", "3.975", ":gray[–]", "**3.975**", ":green[+3.1e−4]"],
+        ["4, σ :gray[√d = 2]", "1.994", ":gray[–]", "**1.994**", ":green[−1.8e−4]"],
+    ]
     assert cells(page, "width d, undivided : divided")[1]["gradient"] == "**1.8e−5** : 0.021"
     assert "Measured in 4.2 s" in said(page)
     page.select_slider(key="scaling.pairs").set_value(100)
@@ -307,6 +314,43 @@ def test_random_vectors_are_measured_when_asked_for(text, monkeypatch):
     assert asked[-1] == (20_000, (4, 16, 64, 256, 1024))  # nothing is measured without being asked
     assert "Measured in 4.2 s: 20,000 pairs. Measure again" in said(page)
     assert page.query_params["pairs"] == "100"
+
+
+def test_random_vectors_stand_beside_the_chapter_and_the_shipped_reference(text, no_reference, monkeypatch):
+    for name in (VARIANCE.id, SATURATION.id):
+        shutil.copy(SHIPPED / f"{name}.json", no_reference)
+    reference.load.cache_clear()
+    monkeypatch.setattr(scaling_probe, "measure", lambda *_: MEASURED)
+    page = opened()
+    page.button(key="scaling.measure").click()
+    rerun(page)
+    assert cells(page, "width d")[0]["reference"] == "3.975"
+    wide = cells(page, "width d, undivided : divided")
+    names = [line["width d, undivided : divided"] for line in wide]
+    assert names == ["4", ":gray[reference]", "1,024", ":gray[reference]"]
+    assert wide[3]["over 0.99"].startswith(":gray[7")
+    lines = {line["beside the chapter"]: line for line in beside(page)}
+    frozen = lines["rows over 0.99, undivided, 1024"]
+    assert (frozen["chapter"], frozen["yours"]) == ("70.0 %", "**69.8 %**")
+    assert frozen["difference"].startswith(":green[")
+    assert lines["trace, divided, 1024"]["chapter"] == ":gray[*≈ 0.96*]"
+    assert lines["effective tokens, undivided, 256"]["yours"] == ":gray[–]"  # this width was not measured
+    assert "Its variances are of seed 0, its rows of seeds 0, 1, 2; yours are of seed 0" in said(page)
+
+
+def test_other_pairs_than_the_chapters_are_named_and_judge_nothing(text, monkeypatch):
+    monkeypatch.setattr(scaling_probe, "measure", lambda *_: {**MEASURED, "pairs": 100})
+    page = opened(pairs="100")
+    page.button(key="scaling.measure").click()
+    rerun(page)
+    words = "of chapter and reference are of 20,000 pairs, yours of 100, so a grey difference judges nothing."
+    assert words in said(page)
+    assert cells(page, "width d")[0]["difference"] == ":gray[+3.1e−4]"
+
+
+def beside(page):
+    """The chapter's table of the random rows, which comes after that of the trained heads."""
+    return cells(page, "beside the chapter", last=True)
 
 
 def test_what_cannot_be_measured_is_told(text):

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from engine.experiments import DIVIDED_TRACE, FROZEN_AT_1024, SCORE_VARIANCE
+from engine.measurements import SATURATION, VARIANCE
 from engine.probes import scaling
 
 
@@ -23,21 +23,26 @@ def saturated():
 
 
 def test_the_variances_are_the_chapters_to_the_last_digit():
-    found = {row["d"]: (round(row["variance"], 3), round(row["std"], 3)) for row in scaling.variance()}
-    assert found == SCORE_VARIANCE
-    assert tuple(SCORE_VARIANCE) == scaling.WIDTHS
+    found = VARIANCE.read(scaling.variance())
+    assert len(VARIANCE.chapter) == 2 * len(scaling.WIDTHS)
+    for (variant, metric), value in VARIANCE.chapter.items():
+        assert round(found[variant][metric], 3) == value.low == value.high
+        assert value.low * value.tolerance == pytest.approx(0.0005, rel=0.05)
 
 
 def test_divided_the_jacobians_trace_is_flat_and_no_row_is_frozen(saturated):
     for row in saturated.values():
         assert row["divided"]["trace"] == pytest.approx(0.96, abs=0.01)
         assert row["divided"]["frozen_share"] == 0
-    assert DIVIDED_TRACE.tolerance * DIVIDED_TRACE.middle == pytest.approx(0.01)
+    traces = [value for (_, metric), value in SATURATION.chapter.items() if metric == "trace"]
+    assert len(traces) == len(saturated)
+    assert [value.tolerance * value.middle for value in traces] == pytest.approx([0.01] * len(traces))
 
 
 def test_seven_rows_in_ten_are_frozen_undivided(saturated):
     assert saturated[1024]["undivided"]["frozen_share"] == pytest.approx(0.70, abs=0.03)
-    assert FROZEN_AT_1024.tolerance * FROZEN_AT_1024.middle == pytest.approx(0.03)
+    frozen = SATURATION.chapter["undivided-1024", "frozen_share"]
+    assert frozen.tolerance * frozen.middle == pytest.approx(0.03)
     shares = [100 * row["undivided"]["frozen_share"] for row in saturated.values()]
     assert shares == pytest.approx([0.05, 2, 17, 48, 68], abs=3)
 

@@ -8,6 +8,7 @@ import pytest
 from engine import checkpoint, commands, paths, reference
 from engine.corpus import TINYSHAKESPEARE_SHA256
 from engine.experiments import EXPERIMENTS
+from engine.measurements import MEASUREMENTS
 from engine.runs.store import Run
 from engine.variants import VARIANTS, variant
 
@@ -61,6 +62,49 @@ def test_means_lie_within_the_tolerance_of_the_chapter(name, variant_id):
     mean = SHIPPED[name].rows[variant_id].mean(experiment.metric)
     assert mean is not None
     assert value.low * (1 - value.tolerance) <= mean <= value.high * (1 + value.tolerance)
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_a_measurement_ships_all_its_seeds_and_is_near_the_chapter(name):
+    known, shipped = MEASUREMENTS[name], reference.load(name)
+    assert tuple(shipped.rows) == known.variants
+    assert (shipped.threads, shipped.corpus_sha256, shipped.code) == (1, "", "")
+    assert shipped.device.startswith("CPU, ")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", shipped.date)
+    assert set(shipped.versions) == {"lab", "torch", "python"}
+    for variant_id, row in shipped.rows.items():
+        assert row.seeds == known.seeds
+        assert (row.curves, row.losses) == ({}, [])
+        for metric in known.metrics:
+            assert len(row.values(metric)) == len(known.seeds)
+            if value := known.chapter.get((variant_id, metric)):
+                off = value.tolerance
+                assert value.low * (1 - off) <= row.mean(metric) <= value.high * (1 + off), (
+                    variant_id,
+                    metric,
+                )
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_a_measurement_measured_again_gives_what_is_shipped(one_thread, name):
+    """So it needs no digest of the code. Parity is rounding: another processor sums in another order."""
+    known, shipped = MEASUREMENTS[name], reference.load(name)
+    found = known.measure(0)
+    for variant_id, metric in known.figures:
+        if variant_id not in found:
+            continue  # a precision that this CPU lacks
+        again, before = found[variant_id][metric], shipped.rows[variant_id].measured["0"][metric]
+        if name != "parity":
+            assert again == pytest.approx(before, rel=1e-4, abs=0.0011), (variant_id, metric)
+        elif metric == "magnitude":
+            assert again == pytest.approx(before, rel=0.01)
+        elif variant_id.endswith("float32") and metric == "difference":
+            assert max(again, before) < 1e-6
+        else:
+            assert again < 4 * before, (variant_id, metric)
+    for (variant_id, metric), value in known.chapter.items():
+        if name == "scaling-variance":
+            assert round(found[variant_id][metric], 3) == value.low
 
 
 def test_positions_help_the_replaced_average_in_every_paired_seed():

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.experiments import parse_seeds
+from engine.measurements import THEIRS
 from engine.models.config import ModelConfig, ScoreScale
 from engine.models.mixers import CausalSelfAttention, UnmaskedSelfAttention
 from engine.models.positions import NoPositions
@@ -29,7 +30,7 @@ PRECISIONS = {
     "float64": torch.float64,
 }
 SCALES: tuple[ScoreScale, ...] = ("sqrt", "none", "width")
-FUNCTION, MODULE = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
+MODULE, FUNCTION = THEIRS["module"], THEIRS["function"]
 MAX_SEEDS = 20
 
 Way = Callable[[CausalSelfAttention, Tensor], tuple[Tensor, list[Tensor]]]
@@ -79,13 +80,23 @@ class Row:
 
 
 def compare(
-    seeds: Sequence[int], precisions: Sequence[str] = tuple(PRECISIONS), sizes: Sequence[Size] = SIZES
+    seeds: Sequence[int],
+    precisions: Sequence[str] = tuple(PRECISIONS),
+    sizes: Sequence[Size] = SIZES,
+    masks: Sequence[str] = ("causal", "none"),
+    scales: Sequence[ScoreScale] = SCALES,
 ) -> list[Row]:
     """Every comparison of these seeds: precisions x sizes x masks x scales x theirs x ours."""
     rows: list[Row] = []
-    for seed, precision, size, mask, scale in product(seeds, precisions, sizes, ("causal", "none"), SCALES):
+    for seed, precision, size, mask, scale in product(seeds, precisions, sizes, masks, scales):
         rows += _rows(seed, precision, size, mask, scale)
     return rows
+
+
+def measured(_: str, seed: int) -> list[dict[str, Any]]:
+    """One seed's rows, causal and divided by the square root of d, on one thread, for a ``Measurement``."""
+    torch.set_num_threads(1)
+    return [asdict(row) for row in compare([seed], masks=("causal",), scales=("sqrt",))]
 
 
 def _rows(seed: int, precision: str, size: Size, mask: str, scale: ScoreScale) -> Iterator[Row]:

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from engine.evaluation import FROZEN
+from engine.measurements import WIDTHS
 
-WIDTHS = (4, 16, 64, 256, 1024)
 PAIRS, ROWS, KEYS = 20_000, 2_000, 64
 MAX_PAIRS, MAX_ROWS, MAX_WIDTH = 50_000, 10_000, 4096
 MAX_NUMBERS = 100_000_000  # of one drawing: 400 MB
@@ -57,6 +57,12 @@ def saturation(rows: int = ROWS, widths: Sequence[int] = WIDTHS, seed: int = 0) 
             }
         )
     return found
+
+
+def measured(measurement_id: str, seed: int) -> list[dict[str, Any]]:
+    """The rows of one seed at the chapter's size, on one thread, for the ``Measurement`` of that id."""
+    torch.set_num_threads(1)
+    return {"scaling-variance": variance, "scaling-saturation": saturation}[measurement_id](seed=seed)
 
 
 def random_scores(rows: int, width: int, draw: torch.Generator) -> Tensor:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from engine import corpus
 from engine.experiments import RESCUE, Experiment, experiment
+from engine.measurements import Measurement
 from engine.runs.spec import RunSpec
 from engine.variants import variant
 
@@ -63,9 +64,14 @@ def check_names(experiment_id: str, budget_name: str, variants: Sequence[str] | 
     """
     chosen = experiment(experiment_id)
     chosen.budget(budget_name)
-    for number, name in enumerate(variants or ()):
+    check_variants(chosen, variants or ())
+    return chosen
+
+
+def check_variants(chosen: Experiment | Measurement, variants: Sequence[str]) -> None:
+    """Raises ValueError: when one is none of that experiment's, or is named twice."""
+    for number, name in enumerate(variants):
         if name not in chosen.variants:
             raise ValueError(f"no variant {name!r} in {chosen.id}; there are: {', '.join(chosen.variants)}.")
-        if variants and name in variants[:number]:
+        if name in variants[:number]:
             raise ValueError(f"variant {name!r} is given twice; allowed: each once.")
-    return chosen

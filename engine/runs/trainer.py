@@ -77,7 +77,7 @@ def prepared(directory: Path, attempt: int, spec: RunSpec) -> "Training":
     if text.sha256 != spec.corpus_sha256:
         raise ValueError(f"the text {spec.corpus} changed since this run was asked for.")
     here = device.probe()
-    files.write_json(directory / "environment.json", _environment(here.title))
+    files.write_json(directory / "environment.json", environment(here.title))
     saved = directory / "checkpoint.safetensors"
     training = Training(
         config=spec.config,
@@ -141,7 +141,7 @@ def _keep_records_up_to(directory: Path, step: int) -> None:
     files.write_bytes(directory / "metrics.jsonl", lines.encode())
 
 
-def _environment(device_title: str) -> dict[str, Any]:
+def environment(device_title: str) -> dict[str, Any]:
     """What a figure depends on beside its specification."""
     import torch
 
