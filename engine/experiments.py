@@ -191,6 +191,22 @@ SCALING_LONG = replace(
     },
 )
 
+# Evaluating a model of this size takes as long as many of its steps: few of both.
+_WIDE_QUICK = Budget(steps=20, batch_size=8, learning_rate=3e-3, evaluate_every=20, checkpoint_every=20)
+
+SCALING_WIDE = replace(
+    SCALING,
+    id="scaling-training-wide",
+    title="Why √d_k, wide models",
+    question="How far do the scores run in a model as wide as its head?",
+    variants=tuple(f"{kind}-{width}-wide" for width in (256, 1024) for kind in ("divided", "undivided")),
+    budgets={"quick": _WIDE_QUICK, "chapter": replace(_SCALING, learning_rate=3e-3)},
+    own_budgets={},
+    chapter={(f"{name}-wide", metric): value for (name, metric), value in SCALING.chapter.items()},
+    shows="undivided, the scores run away within the first steps",
+    hides="how far they run in the end, and what that costs in perplexity",
+)
+
 SCALES = replace(
     SCALING,
     id="scaling-scales",
@@ -245,7 +261,7 @@ QKV = replace(
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
-    known.id: known for known in (AVERAGES, MASK, QKV, SCALING, SCALING_LONG, SCALES)
+    known.id: known for known in (AVERAGES, MASK, QKV, SCALING, SCALING_LONG, SCALING_WIDE, SCALES)
 }
 
 

@@ -49,12 +49,25 @@ def _of_width(width: int) -> Variant:
     )
 
 
+def _as_wide(width: int) -> Variant:
+    return Variant(
+        id=f"divided-{width}-wide",
+        title=f"divided, d_k {width}, in a model as wide",
+        short=f"divided, {width}",
+        parent=f"divided-{width}",
+        change={"d_model": width},
+        claim="In a model as wide as its head, one step of the same learning rate moves a score further.",
+        source="mixers.CausalSelfAttention",
+    )
+
+
 def _undivided(width: str) -> Variant:
-    name = width.replace("-", ", ")
+    number, _, kind = width.partition("-")
+    where = {"": "", "block": ", block", "wide": ", in a model as wide"}[kind]
     return Variant(
         id=f"undivided-{width}",
-        title=f"undivided, d_k {name}",
-        short=f"undivided, {width.removesuffix('-block')}",
+        title=f"undivided, d_k {number}{where}",
+        short=f"undivided, {number}",
         parent=f"divided-{width}",
         change={"score_scale": "none"},
         claim="Without the division the scores of a wide head are large from the start, and grow.",
@@ -184,6 +197,7 @@ VARIANTS: dict[str, Variant] = {
             source="mixers.CausalSelfAttention",
         ),
         *(_of_width(width) for width in (256, 1024)),
+        *(_as_wide(width) for width in (256, 1024)),
         Variant(
             id="four-heads",
             title="four heads of 32, W_O",
@@ -220,7 +234,7 @@ VARIANTS: dict[str, Variant] = {
             claim="The same block with one head as wide as the model.",
             source="block.PreNorm",
         ),
-        *(_undivided(width) for width in ("32", "128-block", "128", "256", "1024")),
+        *(_undivided(width) for width in ("32", "128-block", "128", "256", "1024", "256-wide", "1024-wide")),
         *(_rescaled(*row) for row in _SCALES),
     )
 }

@@ -1,13 +1,12 @@
 """Figures, rows and tables of the sweeps over head widths and over ways to scale."""
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from engine.experiments import GAP, PERPLEXITY, SCALES, SCALING, SCALING_LONG, Experiment
+from engine.experiments import GAP, PERPLEXITY, SCALES, SCALING, SCALING_LONG, SCALING_WIDE, Experiment
 from engine.variants import variant
 from lab import bench, table
 from lab.charts import Line
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 KINDS = ("divided", "undivided")
-CHAPTER = {**SCALING_LONG.chapter, **SCALING.chapter}
+CHAPTER = {**SCALING_LONG.chapter, **SCALING.chapter, **SCALING_WIDE.chapter}
 
 
 def figure(value: float | None) -> str:
@@ -94,6 +93,8 @@ class Width:
         apart = [f"d_k{NBSP}{config.head_width}"]
         if config.d_ff:
             apart.append("in a block")
+        if self.experiment is SCALING_WIDE:
+            apart.append("model as wide")
         if steps != SCALING.budget(budget).steps:
             apart.append(f"{steps:,}{NBSP}steps")
         return ", ".join(apart)
@@ -118,6 +119,7 @@ def _widths() -> Iterator[Width]:
 
 WIDTHS = tuple(_widths())
 WIDEST = WIDTHS[-1]
+AS_WIDE = tuple(Width(f"{width}-wide", SCALING_WIDE) for width in (256, 1024))
 
 
 def parts(
@@ -228,14 +230,15 @@ def scores_table(sweep: Sweep, budget: str) -> "Styler":
     return table.cells(columns, numbers, shown)
 
 
-def beside_the_chapter(sweep: Sweep, budget: str) -> list[table.Line]:
-    """The four columns: what the division is worth at each width, and the chapter's three other figures."""
-    lines = [table.Line(f"worth, {row.label(budget)}", worth(sweep, row), GAP, points) for row in WIDTHS]
-    widest = WIDEST.of(sweep)
+def beside_the_chapter(sweep: Sweep, widths: Sequence[Width], budget: str) -> list[table.Line]:
+    """The four columns: what the division is worth at each width, and the chapter's figures of the last."""
+    lines = [table.Line(f"worth, {row.label(budget)}", worth(sweep, row), GAP, points) for row in widths]
+    widest = widths[-1].of(sweep)
+    divided, undivided = widths[-1].names
     for name, panel, what in (
-        ("undivided-1024", SPREAD, "std of scores, undivided"),
-        ("undivided-1024", FROZEN, "rows over 0.99, undivided"),
-        ("divided-1024", SPREAD, "std of scores, divided"),
+        (undivided, SPREAD, "std of scores, undivided"),
+        (undivided, FROZEN, "rows over 0.99, undivided"),
+        (divided, SPREAD, "std of scores, divided"),
     ):
         line = table.Line(f"{what}, d_k{NBSP}1024", widest.row(name, panel.metric), panel.metric, panel.shown)
         lines.append(line)
@@ -246,7 +249,13 @@ def results(sweep: Sweep, choice: Choice) -> None:
     """The sweep's three tables, and what they hold."""
     for styler in (perplexity_table(sweep, choice.budget), scores_table(sweep, choice.budget)):
         st.table(styler, border="horizontal", hide_index=True)
-    lines = beside_the_chapter(sweep, choice.budget)
+    said = against_the_chapter(sweep, WIDTHS, choice)
+    st.caption(" ".join(said))
+
+
+def against_the_chapter(sweep: Sweep, widths: Sequence[Width], choice: Choice) -> list[str]:
+    """Draw that table. Returns what there is to say below it."""
+    lines = beside_the_chapter(sweep, widths, choice.budget)
     comparable, text = choice.budget == "chapter", sweep.of_the_chapters_text
     st.table(
         table.four_columns(
@@ -255,19 +264,19 @@ def results(sweep: Sweep, choice: Choice) -> None:
         border="horizontal",
         hide_index=True,
     )
-    rows = [line.row for line in lines]
-    said = bench.general_remarks(SCALING, rows, choice)
+    shown = sweep.experiment
+    said = bench.general_remarks(shown, [line.row for line in lines], choice)
     said.append("Worth: points of perplexity that the undivided head is behind, paired over seeds.")
     if not text:
         said.append("Yours are of another text, so nothing is compared.")
     elif not comparable:
         said.append(
             f"Chapter and reference trained longer than yours, so a grey difference judges nothing. The "
-            f"quick budget already shows that {SCALING.shows}; it cannot show {SCALING.hides}."
+            f"quick budget already shows that {shown.shows}; it cannot show {shown.hides}."
         )
     else:
         said.append("Green: a worth within half of the chapter’s, another figure within 3 % of it.")
-    st.caption(" ".join(said))
+    return said
 
 
 def budget_line(choice: Choice) -> str:
@@ -286,86 +295,13 @@ def budget_line(choice: Choice) -> str:
     )
 
 
-def ends(part: Sweep, name: str, metric: str) -> tuple[float, float] | None:
-    """A figure of a variant at its first evaluation and at its newest, means over seeds."""
-    curves = [curve for curve in part.curves(name, metric) if curve.points]
-    if not curves:
-        return None
-    first, last = ([curve.points[end][1] for curve in curves] for end in (0, -1))
-    return statistics.fmean(first), statistics.fmean(last)
+def models_table(sweep: Sweep, first: str, labels: dict[str, str]) -> "Styler":
+    """Every model of an experiment: the shipped perplexity, yours, and your scores at the end.
 
-
-def late(part: Sweep, name: str, metric: str) -> float | None:
-    """A figure that jumps from step to step, over the last five records, mean over seeds."""
-    tails = [[value for _, value in curve.points[-5:]] for curve in part.curves(name, metric)]
-    return statistics.fmean(value for tail in tails for value in tail) if any(tails) else None
-
-
-HELPS_GUESSES = {**{str(d): f"d_k {d}" for d in (32, 128, 256, 1024)}, "never": "at none"}
-FROZEN_GUESSES = {"few": "under 10 %", "half": "about half", "most": "over 90 %"}
-
-
-def notice(sweep: Sweep, helps: str | None, frozen: str | None) -> str:
-    """What the sweep says, read off the reader's own figures. helps, frozen: the guesses, answered first."""
-    said = []
-    if (start := helps_from(sweep)) is not None:
-        answer = f"from **d_k {start}** on" if start else "at **none** of these widths for certain"
-        said.append(f"{_guessed(HELPS_GUESSES, helps)}In perplexity the division helps {answer}.")
-    widest = WIDEST.of(sweep)
-    share_now = widest.row(WIDEST.names[1], FROZEN.metric).mean
-    if share_now is not None:
-        said.append(
-            f"{_guessed(FROZEN_GUESSES, frozen)}Undivided at d_k 1024, **{share(share_now)}** of the rows "
-            f"end with more than 0.99 on one token."
-        )
-    return "\n\n".join([*said, *_collapse(widest)])
-
-
-def helps_from(sweep: Sweep) -> int | None:
-    """The narrowest head from which on dividing wins in every row; 0: none; None: a row is missing."""
-    wins: dict[int, bool] = {}
-    for row in WIDTHS:
-        if (found := winner(*pair(sweep, row))) is None:
-            return None
-        width = variant(row.names[0]).config.head_width
-        wins[width] = wins.get(width, True) and found == "divided"
-    start = 0
-    for width in sorted(wins, reverse=True):
-        if not wins[width]:
-            break
-        start = width
-    return start
-
-
-def _guessed(options: dict[str, str], guess: str | None) -> str:
-    return f"You guessed *{options[guess]}*. " if guess else ""
-
-
-def _collapse(widest: Sweep) -> list[str]:
-    said = []
-    undivided, divided = (ends(widest, name, SPREAD.metric) for name in reversed(WIDEST.names))
-    if undivided and divided:
-        said.append(
-            f"The undivided scores start {quantity(undivided[0] / divided[0], 0)} times as wide, "
-            f"√1024{NBSP}={NBSP}32, and go from {figure(undivided[0])} to {figure(undivided[1])}; the "
-            f"divided ones from {figure(divided[0])} to {figure(divided[1])}. A larger gap between two "
-            f"scores costs the frozen head nothing any more, so nothing holds the scores back."
-        )
-    pulls = [late(widest, name, GRADIENT.metric) for name in reversed(WIDEST.names)]
-    if pulls[0] is not None and pulls[1] is not None:
-        fate = "is not even smaller" if pulls[0] > pulls[1] else "is smaller, but not nothing"
-        said.append(
-            f"The norm of W_Q’s gradient ends at {small(pulls[0])} undivided and {small(pulls[1])} divided: "
-            f"as a whole it {fate}. Frozen rows send almost none of it; the few others pull without the "
-            f"factor 1/√d_k, and decide for all."
-        )
-    return said
-
-
-def scales_table(sweep: Sweep) -> "Styler":
-    """Every way to scale: the shipped perplexity, yours, and your scores at the end."""
+    first: what the column of their labels is called.
+    """
     numbers, shown = [], []
-    for name in SCALES.variants:
+    for name, label in labels.items():
         row = sweep.row(name, PERPLEXITY)
         cells = [(sweep.row(name, panel.metric), panel.shown) for panel in (SPREAD, FROZEN)]
         shipped = row.reference
@@ -373,16 +309,16 @@ def scales_table(sweep: Sweep) -> "Styler":
         numbers.append((mean, row.mean, *(figures.mean for figures, _ in cells)))
         shown.append(
             (
-                f"{dot(name)}{NBSP}{plain(scale_label(name))}",
+                f"{dot(name)}{NBSP}{plain(label)}",
                 table.with_spread(mean, shipped.sd(PERPLEXITY) if shipped else None),
                 table.yours(row),
                 *(table.yours(figures, write) for figures, write in cells),
             )
         )
-    columns = ("d_k 1024", "reference", "perplexity, yours", "std of scores", "over 0.99")
+    columns = (first, "reference", "perplexity, yours", "std of scores", "over 0.99")
     return table.cells(columns, numbers, shown)
 
 
-def scale_label(name: str) -> str:
-    """A way to scale, without the width that all share."""
-    return variant(name).short.removesuffix(", 1024")
+# What tells the models of an experiment apart, without what all of them share.
+SCALES_LABELS = {name: variant(name).short.removesuffix(", 1024") for name in SCALES.variants}
+AS_WIDE_LABELS = {name: variant(name).short for name in SCALING_WIDE.variants}

@@ -1,8 +1,10 @@
 """Why sqrt(d_k): a head that is not divided freezes, while it trains and before."""
 
+from collections.abc import Callable, Sequence
+
 import streamlit as st
 
-from engine.experiments import RESCUE, SCALES, SCALING, SCALING_LONG
+from engine.experiments import RESCUE, SCALES, SCALING, SCALING_LONG, SCALING_WIDE, Experiment
 from engine.runs import launch
 from engine.runs.store import open_store
 from lab import (
@@ -10,16 +12,18 @@ from lab import (
     export,
     frame,
     instruments,
+    scaling_notice,
     scaling_parts,
     scaling_probe,
     scaling_rescue,
     small_multiples,
 )
 from lab.chapter import section
-from lab.controls import Settings, one_of, plain
+from lab.controls import Settings, count, one_of, plain
 from lab.instruments import Choice
 from lab.measured import Sweep
-from lab.scaling_parts import FROZEN_GUESSES, HELPS_GUESSES, WIDTHS, Width
+from lab.scaling_notice import FROZEN_GUESSES, HELPS_GUESSES
+from lab.scaling_parts import WIDTHS, Width
 from lab.scaling_rescue import Rescue
 
 SECTION = section("scaling.py")
@@ -79,7 +83,7 @@ def training(choice: Choice, row: Width) -> Sweep:
             with st.container(width=bench.NOTICE_WIDTH):
                 st.subheader("What to notice", anchor=False)
                 helps, frozen = (st.session_state[settings.key(name)] for name in ("helps", "frozen"))
-                words = scaling_parts.notice(now, helps, frozen)
+                words = scaling_notice.notice(now, helps, frozen)
                 st.markdown(words or "Your guesses are answered here, once the heads are trained.")
 
     bench.follow(sweep, said, draw, refused=refused, paused=paused)
@@ -193,6 +197,57 @@ def _ask(pairs: int, widths: tuple[int, ...]) -> None:
     st.session_state[MEASURED] = (pairs, widths)
 
 
+def beside(
+    experiment: Experiment,
+    choice: Choice,
+    trained: Sequence[str],
+    key: str,
+    labels: dict[str, str],
+    panels: Sequence[small_multiples.Panel],
+    results: Callable[[Sweep], None],
+) -> Sweep:
+    """An experiment beside the sweep: its button, panels, results. trained: what the button trains."""
+    sweep, refused = bench.asked((experiment,), choice)
+    extra = sweep.part(lambda spec: spec.variant in trained)
+    with st.container(horizontal=True, vertical_alignment="bottom", key=f"instruments-{key}"):
+        instruments.action(extra, settings, f"Train {count(len(trained))} models", f"{key}-")
+        said = bench.status_line()
+    rules = bool(experiment.chapter) and sweep.of_the_chapters_text
+
+    def draw(now: Sweep) -> None:
+        everything = sweep.again()
+        progress = now.progress if now.unended else 0.0
+        made = scaling_parts.parts(everything, experiment.variants, labels, panels, rules=rules)
+        small_multiples.draw(made, experiment.budget(choice.budget).steps, key, progress)
+        with st.container(key=f"results-{key}", width=bench.TABLE_WIDTH):
+            results(everything)
+
+    bench.follow(extra, said, draw, refused=refused)
+    return extra
+
+
+def as_wide(choice: Choice) -> Sweep:
+    """The heads in models of their own width."""
+    st.header("In a model as wide as its head", anchor=False)
+    budget = SCALING_WIDE.budget(choice.budget)
+    st.markdown(
+        "Above, the model stays 128 wide and only the head grows. Here the model grows with it, and each "
+        "query and key sums over as many numbers as it has. "
+        f"{budget.steps:,} steps of {budget.batch_size} × {budget.context_length} tokens at learning rate "
+        f"{budget.learning_rate:g}.",
+        width=frame.MEASURE,
+    )
+
+    def results(sweep: Sweep) -> None:
+        labels = scaling_parts.AS_WIDE_LABELS
+        styler = scaling_parts.models_table(sweep, "d_k and d_model", labels)
+        st.table(styler, border="horizontal", hide_index=True)
+        st.caption(" ".join(scaling_parts.against_the_chapter(sweep, scaling_parts.AS_WIDE, choice)))
+
+    labels, panels = scaling_parts.AS_WIDE_LABELS, scaling_parts.PANELS
+    return beside(SCALING_WIDE, choice, SCALING_WIDE.variants, "wide", labels, panels, results)
+
+
 def other_scales(choice: Choice) -> Sweep:
     """What else might keep a wide head soft."""
     st.header("Divide by something else?", anchor=False)
@@ -202,26 +257,14 @@ def other_scales(choice: Choice) -> Sweep:
         "and text.",
         width=frame.MEASURE,
     )
-    sweep, refused = bench.asked((SCALES,), choice)
-    extra = sweep.part(lambda spec: spec.variant in EXTRA)
-    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-scales"):
-        instruments.action(extra, settings, "Train three models", "scales-")
-        said = bench.status_line()
-    last = SCALES.budget(choice.budget).steps
-    labels = {name: scaling_parts.scale_label(name) for name in SCALES.variants}
 
-    def draw(now: Sweep) -> None:
-        everything = sweep.again()
-        progress = now.progress if now.unended else 0.0
-        panels = scaling_parts.SCALES_PANELS
-        made = scaling_parts.parts(everything, SCALES.variants, labels, panels, rules=False)
-        small_multiples.draw(made, last, "scales", progress)
-        with st.container(key="results-scales", width=bench.TABLE_WIDTH):
-            st.table(scaling_parts.scales_table(everything), border="horizontal", hide_index=True)
-        st.caption(" ".join(bench.general_remarks(SCALES, everything.rows(), choice)))
+    def results(sweep: Sweep) -> None:
+        styler = scaling_parts.models_table(sweep, "d_k 1024", scaling_parts.SCALES_LABELS)
+        st.table(styler, border="horizontal", hide_index=True)
+        st.caption(" ".join(bench.general_remarks(SCALES, sweep.rows(), choice)))
 
-    bench.follow(extra, said, draw, refused=refused)
-    return extra
+    labels, panels = scaling_parts.SCALES_LABELS, scaling_parts.SCALES_PANELS
+    return beside(SCALES, choice, EXTRA, "scales", labels, panels, results)
 
 
 settings = Settings(
@@ -246,6 +289,7 @@ frame.sources(
     ("divided-1024", "undivided-1024", *EXTRA), "The code of the head, and what each variant changes"
 )
 fork = rescue(sweeps[0])
+sweeps.append(as_wide(choice))
 random_vectors(pairs, widest)
 sweeps += [other_scales(choice), *([fork] if fork else [])]
 bench.watch(*sweeps)

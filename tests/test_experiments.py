@@ -30,6 +30,12 @@ CHAPTER_FIGURES = {
     ("scaling-training", "undivided-256", "perplexity_gap"): 18,
     ("scaling-training-long", "undivided-32", "perplexity_gap"): (-1, 0),
 }
+# The same figures of the same rows: the chapter does not say how wide the model around the head was.
+CHAPTER_FIGURES |= {
+    ("scaling-training-wide", f"{name}-wide", metric): value
+    for (experiment_id, name, metric), value in CHAPTER_FIGURES.items()
+    if experiment_id == "scaling-training"
+}
 RECORDED = {"validation_perplexity", "train_perplexity", "score_std", "entropy_nats", "frozen_share"}
 CHAPTER_BUDGETS = [
     (name, variant_id, shown.budget("chapter", variant_id))

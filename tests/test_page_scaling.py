@@ -8,7 +8,7 @@ import pyarrow
 import pytest
 
 from engine import paths, reference
-from engine.experiments import SCALES, SCALING, SCALING_LONG
+from engine.experiments import SCALES, SCALING, SCALING_LONG, SCALING_WIDE
 from engine.measurements import SATURATION, VARIANCE
 from engine.reference import Reference, ReferenceRow
 from engine.runs import files, launch
@@ -38,14 +38,14 @@ def charts(page):
     ]
 
 
-def cells(page, first, last=False):
-    """The table whose first column has that name, as it is shown; the last of them, or the first."""
-    for table in reversed(page.table) if last else page.table:
-        styler = table.proto.arrow_data.styler.display_values
-        rows = pyarrow.ipc.open_stream(styler).read_all().to_pylist()
-        if next(iter(rows[0])) == first:
-            return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
-    raise AssertionError(f"no table begins with {first}")
+def cells(page, first, place=0):
+    """The table whose first column has that name, as it is shown. place: which of them."""
+    tables = [
+        pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
+        for table in page.table
+    ]
+    rows = [rows for rows in tables if next(iter(rows[0])) == first][place]
+    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
 
 
 def figures(spec):
@@ -102,9 +102,10 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     assert "Quick: 80 steps of 8 × 128 tokens at learning rate 0.01." in words
     assert "Your guesses are answered here" in words
     assert "No undivided head of these settings is trained yet" in words
-    assert len(charts(page)) == 5 + 4 + 5
+    assert len(charts(page)) == 5 + 5 + 4 + 5
     rules = [[row["text"] for row in chart["rules"] if row["text"]] for chart in charts(page)[:5]]
     assert rules == [["chapter 3.44", "chapter 5,147"], [], ["chapter 99.9\u00a0%"], [], []]
+    assert rules == [[row["text"] for row in chart["rules"] if row["text"]] for chart in charts(page)[5:10]]
     lines = cells(page, "beside the chapter")
     assert [line["chapter"] for line in lines][:5] == [":gray[*−1 to 0*]", ":gray[–]", ":gray[–]", "18", "17"]
     assert [line["chapter"] for line in lines][5:] == ["5,147", "99.9 %", "3.44"]
@@ -263,6 +264,30 @@ def test_other_scales_train_the_three_that_are_missing(text):
     assert [line["perplexity, yours"] for line in table] == ["**57.0**", "**74.0**", *[":gray[–]"] * 3]
 
 
+def test_models_as_wide_as_their_heads_stand_beside_the_chapter_on_their_own(text):
+    page = opened(budget="chapter")
+    assert "1,500 steps of 32 × 128 tokens at learning rate 0.003." in said(page)
+    button = page.button(key="scaling.wide-train")
+    assert button.label == "Train four models"
+    button.click()
+    rerun(page)
+    runs = Store().runs()
+    assert [run.spec.variant for run in runs] == list(SCALING_WIDE.variants)
+    assert {run.spec.budget.learning_rate for run in runs} == {3e-3}
+    measure(text, SCALING_WIDE)
+    page = opened(budget="chapter")
+    models = cells(page, "d_k and d_model")
+    assert [line["perplexity, yours"] for line in models] == ["**57.0**", "**75.0**", "**57.0**", "**74.0**"]
+    sweep, wide = cells(page, "beside the chapter"), cells(page, "beside the chapter", 1)
+    assert {line["yours"] for line in sweep} == {":gray[–]"}
+    assert [line["beside the chapter"] for line in wide][:2] == [
+        "worth, d_k 256, model as wide",
+        "worth, d_k 1024, model as wide",
+    ]
+    assert [line["chapter"] for line in wide] == ["18", "17", "5,147", "99.9 %", "3.44"]
+    assert wide[1]["difference"] == ":green[+0]"
+
+
 MEASURED = {
     "variance": [
         {"d": 4, "variance": 3.975311, "std": 1.993818},
@@ -350,7 +375,7 @@ def test_other_pairs_than_the_chapters_are_named_and_judge_nothing(text, monkeyp
 
 def beside(page):
     """The chapter's table of the random rows, which comes after that of the trained heads."""
-    return cells(page, "beside the chapter", last=True)
+    return cells(page, "beside the chapter", -1)
 
 
 def test_what_cannot_be_measured_is_told(text):
