@@ -239,7 +239,7 @@ def general_remarks(experiment: Experiment, rows: Sequence[Row], choice: Choice)
     ]
     if any(row.chapter and not row.chapter.printed for row in rows):
         said.append("*Italic*: inferred from the chapter’s prose, not printed there.")
-    return said
+    return said + list(dict.fromkeys(row.chapter.gap for row in rows if row.chapter and row.chapter.gap))
 
 
 def _what_to_notice(sweep: Sweep, guesses: Guesses, notice: Callable[[Rows], str]) -> None:

@@ -114,12 +114,8 @@ def with_spread(
 
 
 def within(row: Row) -> bool:
-    """Whether the mean lies inside the chapter's value or range, widened by its tolerance."""
-    value = row.chapter
-    if value is None or row.mean is None:
-        return False
-    low, high = (end + sign * abs(end) * value.tolerance for end, sign in ((value.low, -1), (value.high, 1)))
-    return low <= row.mean <= high
+    """Whether the mean counts as the chapter's figure."""
+    return row.chapter is not None and row.mean is not None and row.chapter.allows(row.mean)
 
 
 def is_noise(row: Row) -> bool:

@@ -107,7 +107,7 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     assert rules == [["chapter 3.44", "chapter 5,147"], [], ["chapter 99.9\u00a0%"], [], []]
     assert rules == [[row["text"] for row in chart["rules"] if row["text"]] for chart in charts(page)[5:10]]
     lines = cells(page, "beside the chapter")
-    assert [line["chapter"] for line in lines][:5] == [":gray[*−1 to 0*]", ":gray[–]", ":gray[–]", "18", "17"]
+    assert [line["chapter"] for line in lines][:5] == [":gray[*−1 to 1*]", ":gray[–]", ":gray[–]", "18", "17"]
     assert [line["chapter"] for line in lines][5:] == ["5,147", "99.9 %", "3.44"]
     assert {line["yours"] for line in lines} == {":gray[–]"}
     assert Store().runs() == []
@@ -266,14 +266,14 @@ def test_other_scales_train_the_three_that_are_missing(text):
 
 def test_models_as_wide_as_their_heads_stand_beside_the_chapter_on_their_own(text):
     page = opened(budget="chapter")
-    assert "1,500 steps of 32 × 128 tokens at learning rate 0.003." in said(page)
+    assert "1,500 steps of 32 × 128 tokens at learning rate 0.001." in said(page)
     button = page.button(key="scaling.wide-train")
     assert button.label == "Train four models"
     button.click()
     rerun(page)
     runs = Store().runs()
     assert [run.spec.variant for run in runs] == list(SCALING_WIDE.variants)
-    assert {run.spec.budget.learning_rate for run in runs} == {3e-3}
+    assert {run.spec.budget.learning_rate for run in runs} == {1e-3}
     measure(text, SCALING_WIDE)
     page = opened(budget="chapter")
     models = cells(page, "d_k and d_model")
