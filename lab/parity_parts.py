@@ -1,17 +1,12 @@
 """Tables and sentences of the page against PyTorch. What they say is measured by processes of their own."""
 
 import inspect
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
-from engine import paths
 from engine.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PARITY, PRECISIONS, THEIRS
 from engine.probes import sandbox, zoo
 from lab import table, untrained
@@ -24,7 +19,6 @@ SCALES = {"sqrt": "√d", "none": "nothing", "width": "d"}
 MASKS = {"causal": "causal", "none": "none"}
 MODULE, FUNCTION = THEIRS["module"], THEIRS["function"]
 LARGEST = {"zero": "exactly 0", "1e-7": "about 10⁻⁷", "1e-5": "about 10⁻⁵", "1e-3": "about 10⁻³"}
-TIMEOUT_SECONDS = 120
 
 TITLES = {
     "right": "Ours, right",
@@ -63,32 +57,6 @@ def attention(q, k, v, causal):
 '''
 
 Row = Mapping[str, Any]
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def measured(module: str, *arguments: str) -> dict[str, Any]:
-    """The document that ``python -m MODULE --json ARGUMENTS`` prints.
-
-    Raises ValueError: when that process fails; the message is its last line.
-    """
-    try:
-        ended = subprocess.run(
-            [sys.executable, "-m", module, "--json", *arguments],
-            cwd=paths.ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"No answer within {TIMEOUT_SECONDS} s: this machine is busy. Try again.") from None
-    if ended.returncode:
-        last = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
-        raise ValueError(f"The comparison failed: {last}")
-    found: dict[str, Any] = json.loads(ended.stdout)
-    return found
 
 
 # Ours and theirs.

@@ -1,8 +1,12 @@
-"""Live probes: what a trained model makes of the reader's own words, computed once the reader asks.
+"""Live probes: what is computed once the reader asks, in a process of its own or, of a model's words, here.
 
-Only here does the app's process load torch, and only after a press of a button.
+Only for those words does the app's process load torch, and only after a press of a button.
 """
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from engine import corpus, reference
+from engine import corpus, paths, reference
 from engine.runs.store import open_store
 from engine.variants import variant
 from lab.controls import MINUS, plain, visible
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from engine.probes.averages import Comparison
 
 WIDTH = 544  # px
+TIMEOUT_S = 120
 
 
 def button(
@@ -38,6 +43,32 @@ def button(
 def asked(key: str) -> bool:
     """Whether that button was pressed in this session."""
     return bool(st.session_state.get(f"{key}.asked"))
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def measured(module: str, *arguments: str) -> dict[str, Any]:
+    """The document that ``python -m MODULE --json ARGUMENTS`` prints, on one thread of the CPU.
+
+    Raises ValueError: when that process fails; the message is its last line.
+    """
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", module, "--json", *arguments],
+            cwd=paths.ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"No answer within {TIMEOUT_S} s: this machine is busy. Try again.") from None
+    if ended.returncode:
+        last = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
+        raise ValueError(f"It could not be measured: {last}")
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
 
 
 def weights(experiment_id: str, variant_id: str) -> tuple[Path, str] | None:

@@ -3,18 +3,12 @@
 Measured in a process of its own, so that this one never loads torch.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import streamlit as st
-
-from engine import measurements, paths, reference
+from engine import measurements, reference
 from engine.measurements import SATURATION, VARIANCE
-from lab import table, untrained
+from lab import probing, table, untrained
 from lab.charts import Across, Curve, Line
 from lab.controls import MINUS, NBSP, one_of, quantity
 from lab.scaling_parts import figure, share
@@ -24,7 +18,6 @@ from lab.styles import Style
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-TIMEOUT_S = 180
 PAIRS = (100, 1_000, 5_000, 20_000, 50_000)
 PAIRS_OF_THE_CHAPTER = 20_000
 WIDTHS = (*measurements.WIDTHS, 4096)
@@ -63,29 +56,10 @@ PANELS = (
 )
 
 
-@st.cache_data(max_entries=16, show_spinner=False)
 def measure(pairs: int, widths: tuple[int, ...]) -> Measured:
-    """The document that ``python -m engine.probes.scaling --json`` prints.
-
-    Raises RuntimeError: when it cannot be measured; the message says why.
-    """
-    command = [sys.executable, "-m", "engine.probes.scaling", "--json", "--pairs", str(pairs)]
-    try:
-        ended = subprocess.run(
-            [*command, "--widths", ",".join(map(str, widths))],
-            cwd=paths.ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            check=False,
-            timeout=TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise RuntimeError(f"It took longer than {TIMEOUT_S} s; allow fewer pairs or widths.") from None
-    if ended.returncode:
-        last = (ended.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"])[-1]
-        raise RuntimeError(f"It could not be measured: {last}")
-    document: Measured = json.loads(ended.stdout)
-    return document
+    """What ``engine.probes.scaling`` measures. Raises ValueError: when it cannot; the message says why."""
+    of_widths = ",".join(map(str, widths))
+    return probing.measured("engine.probes.scaling", "--pairs", str(pairs), "--widths", of_widths)
 
 
 def up_to(widest: int) -> tuple[int, ...]:

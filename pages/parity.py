@@ -97,7 +97,7 @@ def comparing() -> None:
         said.markdown(":small[Comparing, a few seconds]")
         seeds = st.session_state[settings.key("seeds")]
         try:
-            document = parity_parts.measured("engine.probes.parity", "--seeds", seeds)
+            document = probing.measured("engine.probes.parity", "--seeds", seeds)
             comparison = Comparison.of(document, seeds)
             said.markdown(f":small[:green[{plain(comparison.standing)}]]")
         except (ValueError, OSError) as error:
@@ -151,7 +151,7 @@ def bets() -> None:
         said = st.empty()
         said.caption("Running eight tests on six implementations, a few seconds the first time")
         try:
-            findings = parity_parts.measured("engine.probes.zoo")["rows"]
+            findings = probing.measured("engine.probes.zoo")["rows"]
         except (ValueError, OSError) as error:
             said.markdown(f":red[{plain(str(error))}]")
             return

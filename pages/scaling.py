@@ -165,7 +165,7 @@ def random_vectors(pairs: int, widest: int) -> None:
         said.markdown(":small[:primary[Measuring in a process of its own, some seconds]]")
         try:
             measured = scaling_probe.measure(*asked)
-        except RuntimeError as error:
+        except (ValueError, OSError) as error:
             said.markdown(f":small[:red[{plain(str(error))}]]")
         else:
             same = asked == (pairs, widths)

@@ -98,7 +98,7 @@ def asked(monkeypatch):
         calls.append(("check", code))
         return VERDICT
 
-    monkeypatch.setattr(parity_parts, "measured", measured)
+    monkeypatch.setattr(probing, "measured", measured)
     monkeypatch.setattr(sandbox, "check", check)
     monkeypatch.setattr(st, "get_option", lambda name: "localhost" if name == "server.address" else None)
     return calls
@@ -207,7 +207,7 @@ def test_yours_stands_beside_the_chapter_and_the_shipped_reference(asked):
 
 def test_seeds_that_the_reference_has_not_are_named_and_judge_nothing(asked, monkeypatch):
     rows = [{**row, "seed": 7} for row in comparison()["rows"]]
-    monkeypatch.setattr(parity_parts, "measured", lambda *_: {**comparison(), "rows": rows})
+    monkeypatch.setattr(probing, "measured", lambda *_: {**comparison(), "rows": rows})
     page = pressed(opened(seeds="7"), "compare")
     assert "yours of seed 7, so a grey difference judges nothing." in said(page)
     assert {line[4] for line in cells(page) if line[0] in THEIRS_SHORT} == {":gray[+5.94e−08]"}
@@ -234,7 +234,7 @@ def test_a_comparison_that_fails_is_told(asked, monkeypatch):
     def failing(*_):
         raise ValueError(ODD)
 
-    monkeypatch.setattr(parity_parts, "measured", failing)
+    monkeypatch.setattr(probing, "measured", failing)
     page = pressed(pressed(opened(), "compare"), "zoo")
     assert sum(plain(ODD) in element.value for element in page.markdown) == 2
 
@@ -318,18 +318,18 @@ def test_seeds_of_ones_own_are_shown(asked):
 
 
 def test_a_process_that_fails_or_hangs_is_one_sentence(monkeypatch):
-    parity_parts.measured.clear()
+    probing.measured.clear()
     ended = SimpleNamespace(returncode=2, stderr="Traceback\nValueError: no\n", stdout="")
-    monkeypatch.setattr(parity_parts.subprocess, "run", lambda *_, **__: ended)
-    with pytest.raises(ValueError, match="The comparison failed: ValueError: no"):
-        parity_parts.measured("engine.probes.zoo")
+    monkeypatch.setattr(probing.subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(ValueError, match="It could not be measured: ValueError: no"):
+        probing.measured("engine.probes.zoo")
 
     def hangs(*_, **__):
-        raise parity_parts.subprocess.TimeoutExpired("x", 1)
+        raise probing.subprocess.TimeoutExpired("x", 1)
 
-    monkeypatch.setattr(parity_parts.subprocess, "run", hangs)
+    monkeypatch.setattr(probing.subprocess, "run", hangs)
     with pytest.raises(ValueError, match="No answer within 120 s"):
-        parity_parts.measured("engine.probes.zoo")
+        probing.measured("engine.probes.zoo")
 
 
 def test_the_page_loads_no_torch_whatever_is_pressed(python):
