@@ -25,7 +25,7 @@ from engine.variants import VARIANTS, variant
 # What pages look into; their weights are shipped.
 WEIGHTS = {
     "averages": ("average", "average-positions", "average-added"),
-    "query-key-value": ("one-head",),
+    "query-key-value": ("head-added",),
 }
 VOUCHED_STEPS = 20
 VOUCHED_TOLERANCE = 1e-3  # nats: other processors add in another order
@@ -151,21 +151,22 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
     done = list(runs)
     names = experiment(experiment_id).variants
     for name in names:
-        if all(run.spec.variant != name for run in done):
+        if all(run.spec.config != variant(name).config for run in done):
             raise ValueError(f"{experiment_id} has no finished run of {name}.")
     environment = _one_environment(done)
     rows: dict[str, ReferenceRow] = {}
     for name in names:
-        mine = {str(run.spec.seed): run for run in done if run.spec.variant == name}
+        config = variant(name).config  # a run may have been made for another table, under another name
+        mine = {str(run.spec.seed): run for run in done if run.spec.config == config}
         rows[name] = ReferenceRow(
             measured={seed: run.measured for seed, run in mine.items()},
             curves={seed: curve(store.directory(run.id)) for seed, run in mine.items()},
-            losses=[round(loss, 6) for loss in first_losses(variant(name).config)],
+            losses=[round(loss, 6) for loss in first_losses(config)],
         )
     folder = paths.REFERENCE / experiment_id
     folder.mkdir(parents=True, exist_ok=True)
     for name in WEIGHTS.get(experiment_id, ()):
-        run = next(run for run in done if run.spec.variant == name and run.spec.seed == 0)
+        run = next(run for run in done if run.spec.config == variant(name).config and run.spec.seed == 0)
         tensors, header = checkpoint.load(store.directory(run.id) / "checkpoint.safetensors")
         kept = {key: tensor for key, tensor in tensors.items() if key.startswith("model.")}
         checkpoint.save(folder / f"{name}.safetensors", kept, header)

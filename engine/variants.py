@@ -16,7 +16,8 @@ class Variant:
     id: stable once shipped; lower-case words with hyphens.
     title, short: its name in a table, and in the gutter of a chart.
     parent: the variant it changes; None for the root.
-    change: the one field of ``ModelConfig`` that differs from the parent, and its value.
+    change: the one field of ``ModelConfig`` that differs from the parent, and its value; empty where another
+        table gives the parent another name.
     claim: what the chapter says this change does, in one line.
     source: the name in ``engine/models`` whose source shows the change.
     """
@@ -143,7 +144,7 @@ VARIANTS: dict[str, Variant] = {
             source="positions.LearnedPositions",
         ),
         Variant(
-            id="one-head",
+            id="head-added",
             title="one head added, with positions",
             short="one head",
             parent="average-added-positions",
@@ -182,7 +183,7 @@ VARIANTS: dict[str, Variant] = {
             id="unmasked",
             title="one head without its mask",
             short="unmasked",
-            parent="one-head",
+            parent="head-added",
             change={"mixer": "unmasked"},
             claim="Every position sees the token that it should predict: a perplexity that means nothing.",
             source="mixers.UnmaskedSelfAttention",
@@ -191,7 +192,7 @@ VARIANTS: dict[str, Variant] = {
             id="divided-128",
             title="divided, d_k 128",
             short="divided, 128",
-            parent="one-head",
+            parent="head-added",
             change={"output_projection": True},
             claim="The head joins through W_O, so that its width is free to choose.",
             source="mixers.CausalSelfAttention",
@@ -217,13 +218,22 @@ VARIANTS: dict[str, Variant] = {
             source="block.FeedForward",
         ),
         Variant(
+            id="block",
+            title="+ LayerNorm: a whole block",
+            short="+ LayerNorm",
+            parent="feed-forward",
+            change={"connection": "pre-norm"},
+            claim="Each sublayer reads a normalised stream and adds to the one that never is.",
+            source="block.PreNorm",
+        ),
+        Variant(
             id="divided-32",
             title="divided, d_k 32 (four heads, a whole block)",
             short="divided, 32",
-            parent="feed-forward",
-            change={"connection": "pre-norm"},
+            parent="block",
+            change={},
             claim="A narrow head behind a LayerNorm: its scores are small with the division or without.",
-            source="block.PreNorm",
+            source="mixers.CausalSelfAttention",
         ),
         Variant(
             id="divided-128-block",

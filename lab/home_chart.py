@@ -62,7 +62,7 @@ def _mean(runs: Iterable[Run], experiment: Experiment, name: str, budget: str) -
         run.spec.seed: run.measured.get(METRIC)
         for run in runs
         if run.state == "done"
-        and run.spec.variant == name
+        and not run.spec.start_from
         and run.spec.config == VARIANTS[name].config
         and run.spec.budget == experiment.budget(budget, name)
         and run.spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256

@@ -9,6 +9,7 @@ from engine import corpus, device, estimates, paths, reference
 from engine.experiments import EXPERIMENTS, Experiment
 from engine.runs import files, launch
 from engine.runs.store import ACTIVE, ENDED, Run, Store
+from engine.variants import VARIANTS
 from lab.chapter import Section
 from lab.controls import NBSP, about
 from lab.runs_view import SHOWN_STATES, shown_state, step_of
@@ -39,11 +40,15 @@ def section_state(section: Section, runs: Sequence[Run], store: Store) -> str:
 def _measured(experiments: Sequence[Experiment], runs: Sequence[Run], budget: str) -> int:
     """How many of the variants ended with a result at that budget, whatever the text."""
     found = {
-        (run.spec.experiment, run.spec.variant)
+        (run.spec.config, run.spec.budget)
         for run in runs
-        if run.state in ("done", "diverged") and run.spec.budget_name == budget
+        if run.state in ("done", "diverged") and not run.spec.start_from
     }
-    return sum((known.id, name) in found for known in experiments for name in known.variants)
+    return sum(
+        (VARIANTS[name].config, known.budget(budget, name)) in found
+        for known in experiments
+        for name in known.variants
+    )
 
 
 def _progress(runs: Sequence[Run], store: Store) -> str:

@@ -179,13 +179,13 @@ def size_label(size: str) -> str:
     return f"{value:,.0f}" if value < 1e6 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
-def samples(experiment_id: str, variants: Sequence[str], prompt: str, seed: int) -> None:
+def samples(variants: Sequence[str], prompt: str, seed: int) -> None:
     """What the reader's own newest run of each variant writes, and what it is worth without the answer."""
     with st.container(horizontal=True):
         for name in variants:
             with st.container(width=probing.WIDTH):
                 st.markdown(f"{dot(name)} **{plain(variant(name).title)}**")
-                run = newest(experiment_id, name)
+                run = newest(name)
                 if run is None:
                     st.markdown("No finished run of yours. Train it above first.")
                     continue
@@ -210,13 +210,14 @@ def samples(experiment_id: str, variants: Sequence[str], prompt: str, seed: int)
                 )
 
 
-def newest(experiment_id: str, variant_id: str) -> Run | None:
+def newest(variant_id: str) -> Run | None:
     """The reader's newest run of a variant that is done and has its weights."""
     store = open_store()
     for run in reversed(store.runs(states=["done"])):
-        if (run.spec.experiment, run.spec.variant) == (experiment_id, variant_id) and (
-            store.directory(run.id) / "checkpoint.safetensors"
-        ).exists():
+        if (
+            run.spec.config == variant(variant_id).config
+            and (store.directory(run.id) / "checkpoint.safetensors").exists()
+        ):
             return run
     return None
 

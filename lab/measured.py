@@ -122,7 +122,7 @@ class Sweep:
         """
         found = []
         for run in self.runs:
-            if run.spec.variant != variant:
+            if self.wanted[run.digest].variant != variant:  # the run may have been made under another name
                 continue
             curve = self.curve(run, metric)
             if not curve.points and run.state not in UNENDED and run.digest in self.measured:
@@ -141,7 +141,7 @@ class Sweep:
         yield "experiment", "variant", "budget", "text", "seed", "run", "state", "step", "held_out_perplexity"
         titles = dict(corpus.listing())
         for run in self.runs:
-            spec = run.spec
+            spec = self.wanted[run.digest]
             text = titles.get(spec.corpus, spec.corpus)
             for step, value in self.curve(run).points:
                 yield (
@@ -163,7 +163,7 @@ class Sweep:
     def row(self, variant: str, metric: str) -> Row:
         """One variant's figure of that name, as its runs ended with it."""
         shipped = reference.load(self.experiment.id)
-        runs = [run for run in self.measured.values() if run.spec.variant == variant]
+        runs = [run for digest, run in self.measured.items() if self.wanted[digest].variant == variant]
         values = {run.spec.seed: run.measured.get(metric) for run in runs if run.state == "done"}
         return Row(
             variant=variant,

@@ -78,7 +78,7 @@ def weights(experiment_id: str, variant_id: str) -> tuple[Path, str] | None:
     store = open_store()
     for run in reversed(store.runs(states=["done"])):
         spec = run.spec
-        if (spec.experiment, spec.variant) == (experiment_id, variant_id):
+        if spec.config == variant(variant_id).config:
             path = store.directory(run.id) / "checkpoint.safetensors"
             if spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256 and path.exists():
                 return path, f"yours, run #{run.id}, {spec.budget_name} budget, seed {spec.seed}"

@@ -22,7 +22,7 @@ _STYLES = {
     "average-positions": Style("violet", "dashed"),
     "average-added": Style("orange"),
     "average-added-positions": Style("orange", "dashed"),
-    "one-head": Style("green"),
+    "head-added": Style("green"),
     "unmasked": Style("red"),
     "matrix": Style("gray"),
     "raw": Style("red"),

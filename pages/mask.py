@@ -246,7 +246,7 @@ def leak_test() -> None:
         prompt = st.text_input("Begins with", key=settings.key("prompt"), max_chars=200, width=400)
         probing.button("Write", settings.key("write"))
     if probing.asked(settings.key("write")):
-        mask_parts.samples(MASK.id, MASK.variants, prompt, 0)
+        mask_parts.samples(MASK.variants, prompt, 0)
 
 
 def notice(rows: Rows) -> str:

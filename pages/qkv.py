@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SECTION = section("qkv.py")
 SENTENCE = "the king loves the queen, and the queen loves the king"
-HEAD: ModelConfig = variant("one-head").config
+HEAD: ModelConfig = variant("head-added").config
 
 
 def notice(rows: Rows) -> str:
@@ -107,7 +107,7 @@ def _last_row() -> None:
 
 def _sides(sentence: str) -> list[Side]:
     """The heads that there are: trained, if weights are shipped or the reader has some, and untrained."""
-    found = probing.weights(QKV.id, "one-head")
+    found = probing.weights(QKV.id, "head-added")
     wanted: list[tuple[str, str, Path | ModelConfig]] = []
     if found:
         wanted.append(("trained", f"Weights: {found[1]}.", found[0]))
@@ -125,7 +125,7 @@ def _sides(sentence: str) -> list[Side]:
                 st.markdown(f":red[{plain(str(error))}]")
             complaints.append(str(error))
             continue
-        mark = frame.dot("one-head") if name == "trained" else ":gray[○]"
+        mark = frame.dot("head-added") if name == "trained" else ":gray[○]"
         sides.append(Side(name, f"{mark} **One head, {name}**", source, caught))
     return sides
 

@@ -99,7 +99,7 @@ def test_without_attention_there_are_none(mixer):
 
 
 def test_equal_scores_have_the_entropy_of_an_average_and_freeze_nothing():
-    made = model(VARIANTS["one-head"].config)
+    made = model(VARIANTS["head-added"].config)
     for attention in (m for m in made.modules() if isinstance(m, CausalSelfAttention)):
         torch.nn.init.zeros_(attention.W_Q.weight)
     found = attention_statistics(made, tokens(made.config))

@@ -182,7 +182,7 @@ def seen_lengths(made, ids, **how):
 
 
 def test_of_a_long_prompt_the_last_128_tokens_are_used():
-    made = model(VARIANTS["one-head"].config)
+    made = model(VARIANTS["head-added"].config)
     ids = torch.randint(1024, (300,), generator=seeded()).tolist()
     drawn, seen = seen_lengths(made, ids, tokens=5, generator=seeded())
     assert seen == [(ids + drawn)[place : place + 128] for place in range(172, 177)]

@@ -600,9 +600,9 @@ def test_the_sizes_of_the_averages():
 
 def test_the_sizes_of_the_rungs_of_query_key_value():
     base = size(VARIANTS["average-added-positions"].config)
-    more = {name: size(VARIANTS[name].config) - base for name in ("matrix", "raw", "query-key", "one-head")}
-    assert more == {"matrix": 128**2, "raw": 0, "query-key": 2 * 128**2, "one-head": 3 * 128**2}
-    assert size(VARIANTS["unmasked"].config) == size(VARIANTS["one-head"].config)
+    more = {name: size(VARIANTS[name].config) - base for name in ("matrix", "raw", "query-key", "head-added")}
+    assert more == {"matrix": 128**2, "raw": 0, "query-key": 2 * 128**2, "head-added": 3 * 128**2}
+    assert size(VARIANTS["unmasked"].config) == size(VARIANTS["head-added"].config)
 
 
 def test_the_chapters_block_has_the_sizes_it_prints():

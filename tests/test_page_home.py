@@ -120,7 +120,7 @@ def test_a_sections_state_follows_its_runs(store, no_reference):
         return home_state.section_state(entry, store.runs(), store)
 
     assert state() == "not measured yet"
-    add(store, "done", of("no-context", budget_name="quick"))
+    add(store, "done", of("no-context", budget_name="quick", budget=AVERAGES.budget("quick")))
     assert state() == "1 of 4 measured, quick"
     add(store, "done", of("no-context"))
     add(store, "diverged", of("average"))

@@ -24,7 +24,7 @@ from tests.apptest import nodes, open_page, rerun, said
 from tests.serving import serve
 from tests.test_browser import CHROMIUM, SECOND, browser, new_page
 
-ENDS = {"average-added-positions": 61.0, "matrix": 60.0, "raw": 70.0, "query-key": 50.0, "one-head": 47.5}
+ENDS = {"average-added-positions": 61.0, "matrix": 60.0, "raw": 70.0, "query-key": 50.0, "head-added": 47.5}
 ODD = "$5 and <b>x</b>  a.b[1]"
 
 
@@ -42,8 +42,8 @@ def text(tiny_corpus, no_reference, one_thread, monkeypatch):
 def trained(tmp_path, text, monkeypatch):
     """Weights that differ from the untrained head's, as if they were shipped."""
     torch.manual_seed(7)
-    path = tmp_path / "one-head.safetensors"
-    config = variant("one-head").config
+    path = tmp_path / "head-added.safetensors"
+    config = variant("head-added").config
     checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), {"config": config.to_dict()})
     monkeypatch.setattr(probing, "weights", lambda *_: (path, "shipped, seed 0"))
     return path
@@ -103,7 +103,7 @@ def cells(page):
 
 def test_the_words_about_the_ladder_are_true():
     """Each rung differs from its parent in the mixer alone, and so does the head from W_Q and W_K."""
-    pairs = [(variant(name).parent, name) for name in QKV.variants[1:]] + [("query-key", "one-head")]
+    pairs = [(variant(name).parent, name) for name in QKV.variants[1:]] + [("query-key", "head-added")]
     assert [parent for parent, _ in pairs] == ["average-added-positions"] * 2 + ["raw"] + [
         "average-added-positions",
         "query-key",

@@ -13,7 +13,7 @@ from engine.probes import attention, live
 from engine.variants import variant
 
 SENTENCE = "the king loves the queen, and the queen loves the king"
-HEAD = variant("one-head").config
+HEAD = variant("head-added").config
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def trained(tmp_path, one_thread):
     """A checkpoint of a head that is not the untrained one of seed 0, and its model."""
     torch.manual_seed(7)
     model = Transformer(HEAD).eval()
-    path = tmp_path / "one-head.safetensors"
+    path = tmp_path / "head-added.safetensors"
     checkpoint.save(path, checkpoint.model_tensors(model), {"config": HEAD.to_dict()})
     return path, model
 

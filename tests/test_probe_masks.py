@@ -145,7 +145,7 @@ def test_the_probes_leave_the_global_generator_alone():
 def models(tmp_path, tiny_corpus, one_thread):
     """A masked and an unmasked head, untrained, as checkpoints."""
     found = {}
-    for name in ("one-head", "unmasked"):
+    for name in ("head-added", "unmasked"):
         torch.manual_seed(0)
         config = replace(variant(name).config, max_positions=16, d_model=32)
         model = Transformer(config)
@@ -176,4 +176,4 @@ def test_the_blind_loss_is_the_last_positions(models, tiny_corpus):
 @pytest.mark.parametrize("prompt", ["", "  ", "zyx" * 60])
 def test_a_prompt_without_tokens_or_too_long_is_refused_in_a_sentence(models, tiny_corpus, prompt):
     with pytest.raises(ValueError, match=r"The prompt has \d+ tokens; allowed: 1 to 16\."):
-        leaks.sample(models["one-head"], tiny_corpus, prompt, 0)
+        leaks.sample(models["head-added"], tiny_corpus, prompt, 0)
