@@ -129,6 +129,8 @@ class Training:
                 self.optimizer.state[parameter][state] = tensor.to(home)
         self.batches.set_state(tensors["generator.batches"])
         torch.set_rng_state(tensors["generator.torch"])
+        if self.device != "cpu" and "generator.device" in tensors:
+            getattr(torch, self.device).set_rng_state(tensors["generator.device"])
         self.step, self._seconds_before = int(header["step"]), float(header["seconds"])
 
     def _stretch(self) -> Record:
@@ -191,19 +193,29 @@ class Training:
         chosen = torch.linspace(0, len(train) - 1, min(len(train), len(self.held_out))).long()
         evaluated = self.evaluated or self._evaluate()
         train_loss = mean_loss(self.model, train[chosen.to(self.device)], self.stop)
-        return {
+        figures = {
             **{name: value for name, value in evaluated.items() if name != "validation_loss_nats"},
             "train_perplexity": perplexity(train_loss),
         }
+        for length in self.budget.also_at:
+            loss = mean_loss(self.model, windows(self.held_out_ids.to(self.device), length), self.stop)
+            figures[f"perplexity_{length}"] = perplexity(loss)
+        return figures
 
     def advance(self) -> Tensor:
         """One step. Returns its loss, still on the device; the gradients stay until the next step."""
+        if self.step < self.budget.warmup_steps:
+            self._set_learning_rate((self.step + 1) / self.budget.warmup_steps)
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._loss(self._batch())
         loss.backward()
         self.optimizer.step()
         self.step += 1
         return loss.detach()
+
+    def _set_learning_rate(self, share: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = share * self.budget.learning_rate
 
     def _loss(self, ids: Tensor) -> Tensor:
         """Mean cross-entropy in nats. (Apart, so that no name keeps the logits alive.)"""
@@ -226,6 +238,8 @@ class Training:
                 tensors[f"optimizer.{key}.{name}"] = value
         tensors["generator.batches"] = self.batches.get_state()
         tensors["generator.torch"] = torch.get_rng_state()
+        if self.device != "cpu":  # what dropout draws from there
+            tensors["generator.device"] = getattr(torch, self.device).get_rng_state()
         self.save(tensors, {"step": self.step, "seconds": self.seconds, "config": self.config.to_dict()})
 
 

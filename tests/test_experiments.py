@@ -121,14 +121,33 @@ WHOLE = {
 
 
 def test_every_field_of_a_budget_is_policed():
-    assert {field.name for field in fields(Budget)} == {*WHOLE, "learning_rate"}
+    assert {field.name for field in fields(Budget)} == {*WHOLE, "learning_rate", "warmup_steps", "also_at"}
 
 
 def test_a_budget_is_decided_by_all_but_how_often_it_is_looked_at():
     budget = Budget(steps=3)
     watched = {"evaluate_every": 100, "checkpoint_every": 250}
-    assert budget.decisive() | watched == budget.to_dict()
-    assert not budget.decisive().keys() & watched.keys()
+    unused = {"warmup_steps": 0, "also_at": ()}
+    assert budget.decisive() | watched | unused == budget.to_dict()
+    assert not budget.decisive().keys() & {*watched, *unused}
+    used = Budget(steps=3, warmup_steps=2, also_at=(64,)).decisive()
+    assert (used["warmup_steps"], used["also_at"]) == (2, (64,))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"warmup_steps": -1}, "warmup_steps is -1; allowed: a whole number from 0 to 10,000,000."),
+        ({"warmup_steps": True}, "warmup_steps is True; allowed: a whole number"),
+        ({"warmup_steps": 1.5}, "warmup_steps is 1.5; allowed: a whole number"),
+        ({"also_at": (0,)}, "also_at has 0; allowed: whole numbers from 1 to 1,048,576."),
+        ({"also_at": ("64",)}, "also_at has '64'; allowed: whole numbers"),
+    ],
+)
+def test_a_wrong_warmup_or_length_is_refused(given, said):
+    with pytest.raises(ValueError, match="allowed") as refused:
+        Budget(steps=1, **given)
+    assert str(refused.value).startswith(said)
 
 
 @given(st.data(), st.sampled_from(sorted(WHOLE)))
@@ -157,7 +176,7 @@ def test_a_wrong_learning_rate_is_refused(wrong):
 
 @given(st.floats(min_value=0, max_value=1e9, exclude_min=True))
 def test_a_budget_survives_json(learning_rate):
-    budget = Budget(steps=7, learning_rate=learning_rate)
+    budget = Budget(steps=7, learning_rate=learning_rate, warmup_steps=3, also_at=(64, 128))
     assert Budget(**json.loads(json.dumps(budget.to_dict()))) == budget
 
 
@@ -399,6 +418,9 @@ OTHER = {
     "output_bias": False,
     "d_ff": 64,
     "unembedding_bias": False,
+    "rope_base": 1e6,
+    "rope_stretch": 2.0,
+    "dropout": 0.1,
 }
 
 
@@ -437,6 +459,6 @@ def test_a_digest_stays_what_it_was():
 
 def test_a_run_of_a_newer_lab_is_not_half_understood():
     newer = json.loads(spec().to_json())
-    newer["config"]["dropout"] = 0.1
-    with pytest.raises(ValueError, match="unknown fields dropout"):
+    newer["config"]["experts"] = 8
+    with pytest.raises(ValueError, match="unknown fields experts"):
         RunSpec.from_json(json.dumps(newer))

@@ -15,11 +15,13 @@ from torch import nn
 
 from engine.models.block import CONNECTIONS, Block, FeedForward
 from engine.models.config import (
+    MAX_DROPOUT,
     MAX_LAYERS,
     MAX_POSITIONS,
     MAX_VOCAB,
     MAX_WIDTH,
     WITHOUT_HEADS,
+    WITHOUT_TABLES,
     Connection,
     Mixer,
     ModelConfig,
@@ -37,8 +39,14 @@ SMALL = {"vocab_size": 40, "d_model": 16, "n_head": 2, "max_positions": 32, "out
 COMBINATIONS = {
     "/".join(names): ModelConfig(**SMALL, mixer=names[0], connection=names[1], positions=names[2], **more)
     for *names, more in product(
-        get_args(Mixer), get_args(Connection), get_args(Positions), [{"n_layer": 2, "d_ff": 24}]
+        get_args(Mixer), get_args(Connection), ("none", "learned"), [{"n_layer": 2, "d_ff": 24}]
     )
+} | {
+    f"{mixer}/{scheme}": ModelConfig(
+        **SMALL, mixer=mixer, connection="pre-norm", positions=scheme, n_layer=2, d_ff=24
+    )
+    for mixer, scheme in product(get_args(Mixer), set(get_args(Positions)) - {"none", "learned"})
+    if scheme not in WITHOUT_TABLES or mixer not in WITHOUT_HEADS
 }
 MODELS = {name: variant.config for name, variant in VARIANTS.items()} | COMBINATIONS
 MIXING = [name for name in MODELS if MODELS[name].mixer != "none"]
@@ -490,7 +498,7 @@ EQUATIONS = {
 @pytest.mark.parametrize("name", get_args(Connection))
 def test_a_connection_is_its_equation(name):
     torch.manual_seed(0)
-    joined = CONNECTIONS[name](16, nn.Linear(16, 16)).double()
+    joined = CONNECTIONS[name](ModelConfig(d_model=16), nn.Linear(16, 16)).double()
     with torch.no_grad():
         for parameter in joined.parameters():
             parameter.normal_()
@@ -661,11 +669,12 @@ WHOLE = {
     "d_ff": (0, 4 * MAX_WIDTH),
 }
 NAMED = {"mixer": Mixer, "connection": Connection, "positions": Positions, "score_scale": ScoreScale}
+NUMBERS = {"rope_base": (1, 1e12), "rope_stretch": (1, 1e6), "dropout": (0, MAX_DROPOUT)}
 FLAGS = ("output_projection", "qkv_bias", "output_bias", "unembedding_bias", "tied")
 
 
 def test_every_field_is_policed():
-    assert {field.name for field in fields(ModelConfig)} == {*WHOLE, *NAMED, *FLAGS}
+    assert {field.name for field in fields(ModelConfig)} == {*WHOLE, *NAMED, *NUMBERS, *FLAGS}
 
 
 @given(st.data(), st.sampled_from(sorted(WHOLE)))
@@ -683,6 +692,20 @@ def test_a_wrong_number_is_refused(data, name):
     with pytest.raises(ValueError, match="allowed") as refused:
         ModelConfig(**{name: wrong})
     assert str(refused.value) == f"{name} is {wrong!r}; allowed: a whole number from {low:,} to {high:,}."
+
+
+@given(st.sampled_from(sorted(NUMBERS)), st.floats() | st.booleans() | st.text() | st.none())
+def test_a_number_out_of_range_is_refused(name, wrong):
+    low, high = NUMBERS[name]
+    assume(isinstance(wrong, bool) or not (isinstance(wrong, float) and low <= wrong <= high))
+    with pytest.raises(ValueError, match="allowed") as refused:
+        ModelConfig(**{name: wrong})
+    assert str(refused.value) == f"{name} is {wrong!r}; allowed: a number from {low:g} to {high:g}."
+
+
+def test_a_whole_number_is_the_same_configuration_as_its_float():
+    assert ModelConfig(dropout=0, rope_base=10_000) == ModelConfig()
+    assert ModelConfig(rope_stretch=2).to_dict() == ModelConfig(rope_stretch=2.0).to_dict()
 
 
 @given(st.sampled_from(sorted(NAMED)), st.text() | st.none() | st.booleans() | st.integers() | st.just([]))
@@ -714,6 +737,9 @@ def test_a_flag_is_true_or_false_and_nothing_like_it(name, wrong):
         ),
         ({"mixer": "unmasked", "n_head": 3}, ["d_model 128", "3 heads"]),
         ({"tied": True}, ["tied", "unembedding_bias", "false"]),
+        ({"positions": "rope"}, ["rope", "scores", "mixer none"]),
+        ({"positions": "alibi", "mixer": "average"}, ["alibi", "scores", "mixer average"]),
+        ({"positions": "rope", "mixer": "attention", "d_model": 9}, ["pairs", "head of 9", "odd"]),
     ],
 )
 def test_fields_that_disagree_are_refused(given, said):
@@ -754,12 +780,17 @@ def test_a_configuration_is_a_frozen_value_made_by_keyword():
 @st.composite
 def configs(draw):
     named = {name: draw(st.sampled_from(get_args(kind))) for name, kind in NAMED.items()}
+    if named["mixer"] in WITHOUT_HEADS and named["positions"] in WITHOUT_TABLES:
+        named["positions"] = "none"
     heads = draw(st.integers(1, 8))
     width = None if named["mixer"] in ("raw", "query-key") else draw(st.none() | st.integers(1, 64))
+    narrow = draw(st.integers(1, 64))
+    if named["positions"] == "rope":
+        narrow, width = 2 * narrow, width and 2 * width
     tied = draw(st.booleans())
     return ModelConfig(
         vocab_size=draw(st.integers(1, MAX_VOCAB)),
-        d_model=heads * draw(st.integers(1, 64)),
+        d_model=heads * narrow,
         n_layer=draw(st.integers(0, 3)),
         n_head=heads,
         d_head=width,
@@ -770,6 +801,9 @@ def configs(draw):
         unembedding_bias=False if tied else draw(st.booleans()),
         qkv_bias=draw(st.booleans()),
         output_bias=draw(st.booleans()),
+        rope_base=draw(st.floats(1, 1e12)),
+        rope_stretch=draw(st.floats(1, 1e6)),
+        dropout=draw(st.floats(0, MAX_DROPOUT)),
         **named,
     )
 

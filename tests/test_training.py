@@ -31,7 +31,11 @@ CONFIGS = {
         tied=True,
         unembedding_bias=False,
     ),
+    "dropout": ModelConfig(
+        **SMALL, mixer="attention", connection="add", n_head=2, d_ff=32, positions="alibi", dropout=0.3
+    ),
 }
+WARMED = replace(BUDGET, warmup_steps=12, also_at=(8, 12))
 
 
 @pytest.fixture(autouse=True)
@@ -56,17 +60,17 @@ def weights(run):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("stop_at", [1, 7, 10, 23])
 def test_resume_equals_uninterrupted_bit_for_bit(tmp_path, name, stop_at):
-    whole = training(CONFIGS[name])
+    whole = training(CONFIGS[name], WARMED)
     list(whole.records())
 
     path = tmp_path / "checkpoint.safetensors"
-    first = training(CONFIGS[name], save=lambda t, h: checkpoint.save(path, t, h))
+    first = training(CONFIGS[name], WARMED, save=lambda t, h: checkpoint.save(path, t, h))
     first.stop = lambda: first.step >= stop_at
     list(first.records())
     assert first.result is not None
     assert (first.result.state, first.result.step) == ("stopped", stop_at)
 
-    second = training(CONFIGS[name], seed=99)  # whatever it was made with, the checkpoint decides
+    second = training(CONFIGS[name], WARMED, seed=99)  # whatever it was made with, the checkpoint decides
     second.restore(*checkpoint.load(path))
     list(second.records())
     assert second.step == whole.step == 30
@@ -74,6 +78,25 @@ def test_resume_equals_uninterrupted_bit_for_bit(tmp_path, name, stop_at):
     assert second.result is not None
     assert whole.result is not None
     assert second.result.measured == whole.result.measured
+
+
+def test_a_warmup_raises_the_rate_in_a_line_and_then_leaves_it():
+    run, rates = training(budget=replace(BUDGET, warmup_steps=4, learning_rate=0.8)), []
+    for _ in range(6):
+        run.advance()
+        rates.append(run.optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8, 0.8])
+
+
+def test_other_lengths_are_evaluated_at_the_end():
+    run = training(budget=replace(BUDGET, also_at=(8, 16, 64)))
+    list(run.records())
+    assert run.result is not None
+    measured = run.result.measured
+    assert measured["perplexity_16"] == pytest.approx(measured["validation_perplexity"])
+    for length in (8, 64):
+        loss = mean_loss(run.model, windows(run.held_out_ids, length))
+        assert measured[f"perplexity_{length}"] == pytest.approx(math.exp(loss))
 
 
 def test_same_seed_same_run_and_another_seed_another():

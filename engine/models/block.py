@@ -22,14 +22,15 @@ class FeedForward(nn.Sequential):
 
 
 class Replace(nn.Module):
-    """y = f(x)"""
+    """y = f(x), with dropout if there is some."""
 
-    def __init__(self, d_model: int, sublayer: nn.Module) -> None:  # noqa: ARG002 - one signature for all
+    def __init__(self, config: ModelConfig, sublayer: nn.Module) -> None:
         super().__init__()
         self.sublayer = sublayer
+        self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.sublayer(x)  # type: ignore[no-any-return]
+        return self.dropout(self.sublayer(x))  # type: ignore[no-any-return]
 
 
 class Add(Replace):
@@ -45,9 +46,9 @@ class PreNorm(Replace):
     Source: Xiong et al. 2020.
     """
 
-    def __init__(self, d_model: int, sublayer: nn.Module) -> None:
-        super().__init__(d_model, sublayer)
-        self.norm = nn.LayerNorm(d_model)
+    def __init__(self, config: ModelConfig, sublayer: nn.Module) -> None:
+        super().__init__(config, sublayer)
+        self.norm = nn.LayerNorm(config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + super().forward(self.norm(x))
@@ -59,9 +60,9 @@ class PostNorm(Replace):
     Source: Vaswani et al. 2017, section 3.1.
     """
 
-    def __init__(self, d_model: int, sublayer: nn.Module) -> None:
-        super().__init__(d_model, sublayer)
-        self.norm = nn.LayerNorm(d_model)
+    def __init__(self, config: ModelConfig, sublayer: nn.Module) -> None:
+        super().__init__(config, sublayer)
+        self.norm = nn.LayerNorm(config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(x + super().forward(x))  # type: ignore[no-any-return]
@@ -85,4 +86,4 @@ class Block(nn.Sequential):
         connect = CONNECTIONS[config.connection]
         mixer = make_mixer(config, positions)
         feed_forward = FeedForward(config.d_model, config.d_ff) if config.d_ff else None
-        super().__init__(*(connect(config.d_model, f) for f in (mixer, feed_forward) if f is not None))
+        super().__init__(*(connect(config, f) for f in (mixer, feed_forward) if f is not None))

@@ -10,13 +10,15 @@ from typing import Any, Literal, Self, get_args
 Mixer = Literal["none", "average", "matrix", "raw", "query-key", "attention", "unmasked"]
 WITHOUT_HEADS = ("none", "average", "matrix")
 Connection = Literal["replace", "add", "pre-norm", "post-norm"]
-Positions = Literal["none", "learned"]
+Positions = Literal["none", "learned", "sinusoidal", "rope", "alibi"]
+WITHOUT_TABLES = ("rope", "alibi")  # schemes that act on queries, keys or scores
 ScoreScale = Literal["sqrt", "none", "width", "learned", "qk-norm"]
 
 MAX_WIDTH = 16_384
 MAX_VOCAB = 1_000_000
 MAX_POSITIONS = 1_048_576
 MAX_LAYERS = 1_000
+MAX_DROPOUT = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,8 @@ class ModelConfig:
             matrix, raw x.x scores, attention without W_V, and, for the leak test, attention without its mask.
         connection: how every sublayer meets its input (see ``block.py``); pre-norm adds a final norm.
         positions, max_positions: the position scheme, and the rows of a learned table.
+        rope_base, rope_stretch: RoPE's base, and what positions are divided by before they turn anything;
+            raising either makes a trained model read further (NTK-aware and linear rescaling).
         n_head, d_head: H and K; ``d_head=None`` means ``d_model / n_head``.
         score_scale: what q.k is divided by: the square root of d_head, nothing, d_head itself, or a learned
             number a head that starts at the square root; or the square root after q and k were normalised.
@@ -39,6 +43,8 @@ class ModelConfig:
         qkv_bias, output_bias, unembedding_bias: the biases that textbooks differ in.
         d_ff: hidden width of the feed-forward; 0 is none.
         tied: the unembedding is the token table.
+        dropout: share of numbers put to zero in training: of the embeddings' sum, of attention weights and
+            of every sublayer's output.
 
     Raises ValueError: when a field is of the wrong kind or out of range, or two fields disagree; the
         message gives what was got and what is allowed.
@@ -51,6 +57,8 @@ class ModelConfig:
     connection: Connection = "replace"
     positions: Positions = "none"
     max_positions: int = 128
+    rope_base: float = 10_000.0
+    rope_stretch: float = 1.0
     n_head: int = 1
     d_head: int | None = None
     score_scale: ScoreScale = "sqrt"
@@ -60,6 +68,7 @@ class ModelConfig:
     d_ff: int = 0
     unembedding_bias: bool = True
     tied: bool = False
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -82,6 +91,12 @@ class ModelConfig:
             if getattr(self, name) not in get_args(kind):
                 allowed = ", ".join(get_args(kind))
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: {allowed}.")
+        for name, least, most in (
+            ("rope_base", 1.0, 1e12),
+            ("rope_stretch", 1.0, 1e6),
+            ("dropout", 0.0, MAX_DROPOUT),
+        ):
+            object.__setattr__(self, name, _number(name, getattr(self, name), least, most))
         for name in ("output_projection", "qkv_bias", "output_bias", "unembedding_bias", "tied"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: true or false.")
@@ -98,6 +113,10 @@ class ModelConfig:
                     f"without W_V or an output projection the joined heads must be d_model wide; got "
                     f"{self.n_head} heads of {self.head_width} = {joined}, d_model {self.d_model}."
                 )
+        if self.positions in WITHOUT_TABLES and self.mixer in WITHOUT_HEADS:
+            raise ValueError(f"{self.positions} acts on attention scores; the mixer {self.mixer} has none.")
+        if self.positions == "rope" and self.head_width % 2:
+            raise ValueError(f"RoPE turns pairs of numbers; a head of {self.head_width} has an odd one.")
         if self.tied and self.unembedding_bias:
             raise ValueError("a tied unembedding has no bias of its own; set unembedding_bias to false.")
 
@@ -129,3 +148,9 @@ class ModelConfig:
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{name} is {value!r}; allowed: a whole number from {low:,} to {high:,}.")
+
+
+def _number(name: str, value: object, low: float, high: float) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} is {value!r}; allowed: a number from {low:g} to {high:g}.")
+    return float(value)  # 1 and 1.0 are one configuration, with one digest

@@ -65,6 +65,7 @@ class QueriesAndKeys(nn.Module):
         super().__init__()
         self.n_head, self.d_head = config.n_head, config.head_width
         self.scale = _score_scale(config)
+        self.dropout = config.dropout
         normalise = config.score_scale == "qk-norm"
         self.norm_q = nn.RMSNorm(self.d_head) if normalise else nn.Identity()
         self.norm_k = nn.RMSNorm(self.d_head) if normalise else nn.Identity()
@@ -121,7 +122,10 @@ class CausalSelfAttention(QueriesAndKeys):
         if bias is not None and self.causal:
             bias = bias.masked_fill(future(bias), float("-inf"))
         is_causal = bias is None and self.causal
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=is_causal, scale=1.0)
+        dropped = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, dropout_p=dropped, is_causal=is_causal, scale=1.0
+        )
         out: Tensor = self.W_O(y.transpose(1, 2).flatten(2))
         return out
 

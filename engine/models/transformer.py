@@ -22,6 +22,7 @@ class Transformer(nn.Module):
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.positions = make_positions(config)
+        self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
         self.blocks = nn.Sequential(*(Block(config, self.positions) for _ in range(config.n_layer)))
         self.final_norm = nn.LayerNorm(config.d_model) if config.connection == "pre-norm" else nn.Identity()
         self.unembedding = nn.Linear(config.d_model, config.vocab_size, bias=config.unembedding_bias)
@@ -30,7 +31,8 @@ class Transformer(nn.Module):
 
     def residual(self, ids: Tensor) -> Tensor:
         """The residual stream behind the last block. shape: (B, T) -> (B, T, D)"""
-        return self.blocks(self.positions.embed(self.token_embedding(ids)))  # type: ignore[no-any-return]
+        x = self.dropout(self.positions.embed(self.token_embedding(ids)))
+        return self.blocks(x)  # type: ignore[no-any-return]
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.unembedding(self.final_norm(self.residual(ids)))  # type: ignore[no-any-return]
