@@ -12,7 +12,8 @@ from typing import Any, get_args
 import psutil
 
 from engine import corpus, device, estimates, reference
-from engine.experiments import EXPERIMENTS, GAP, METRICS, BudgetName, Experiment, experiment
+from engine.budget import BudgetName
+from engine.experiments import EXPERIMENTS, GAP, METRICS, Experiment, experiment
 from engine.measurements import MEASUREMENTS, Measurement, known
 from engine.runs import files
 from engine.runs.dispatcher import TICK_SECONDS, AlreadyRunning, Dispatcher

@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from engine import device, paths
-from engine.experiments import Budget
+from engine.budget import Budget
 from engine.runs import files
 from engine.runs.local import default_slots
 from engine.runs.spec import RunSpec, digest

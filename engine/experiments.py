@@ -3,77 +3,21 @@
 Read by the pages, the command line and the tests. Imports no torch.
 """
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
 
-BudgetName = Literal["quick", "chapter"]
-PERPLEXITY, GAP = "validation_perplexity", "perplexity_gap"
+from engine.budget import Budget, BudgetName
+
+PERPLEXITY, GAP, TRAIN = "validation_perplexity", "perplexity_gap", "train_perplexity"
 # What each figure is called where it stands beside others of another kind.
 METRICS = {
     PERPLEXITY: "held-out perplexity",
-    GAP: "points of perplexity above its parent",
+    GAP: "points of perplexity above the row it is compared with",
+    TRAIN: "perplexity on the text it was trained on",
+    **{f"perplexity_{length}": f"perplexity at {length} tokens" for length in (64, 128, 256, 512)},
     "score_std": "standard deviation of the scores",
     "frozen_share": "share of rows over 0.99",
 }
 MAX_SEED = 2**63 - 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """How long and how a run trains. AdamW, torch's defaults but for the learning rate.
-
-    evaluate_every, checkpoint_every: in steps; the first evaluations come sooner (see ``training.py``).
-    warmup_steps: over which the learning rate rises linearly from nothing; 0 is none.
-    also_at: context lengths at which the final model is evaluated as well.
-
-    Raises ValueError: when a number is out of range; the message gives got and allowed.
-    """
-
-    steps: int
-    batch_size: int = 64
-    context_length: int = 128
-    learning_rate: float = 1e-3
-    evaluate_every: int = 100
-    checkpoint_every: int = 250
-    warmup_steps: int = 0
-    also_at: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name, high in (
-            ("steps", 10_000_000),
-            ("batch_size", 65_536),
-            ("context_length", 1_048_576),
-            ("evaluate_every", 10_000_000),
-            ("checkpoint_every", 10_000_000),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= high:
-                raise ValueError(f"{name} is {value!r}; allowed: a whole number from 1 to {high:,}.")
-        if isinstance(self.warmup_steps, bool) or self.warmup_steps not in range(10_000_001):
-            got = repr(self.warmup_steps)
-            raise ValueError(f"warmup_steps is {got}; allowed: a whole number from 0 to 10,000,000.")
-        object.__setattr__(self, "also_at", tuple(self.also_at))  # JSON gives a list
-        for length in self.also_at:
-            if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= 1_048_576:
-                raise ValueError(f"also_at has {length!r}; allowed: whole numbers from 1 to 1,048,576.")
-        rate = self.learning_rate
-        if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= 1e9:
-            raise ValueError(f"learning_rate is {rate!r}; allowed: above 0, at most 1e9.")
-        object.__setattr__(self, "learning_rate", float(rate))  # 1 and 1.0 are one budget, with one digest
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain JSON values."""
-        return asdict(self)
-
-    def decisive(self) -> dict[str, Any]:
-        """The fields that decide what is measured; how often it is looked at does not.
-
-        Without what was added later and is not used, so that older results keep their names.
-        """
-        watched = ("evaluate_every", "checkpoint_every")
-        unused = (("warmup_steps", 0), ("also_at", ()))
-        chosen = self.to_dict().items()
-        return {name: value for name, value in chosen if name not in watched and (name, value) not in unused}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +56,8 @@ class Experiment:
 
     shows, hides: which of its claims the quick budget already shows, and which it cannot.
     chapter: the chapter's figures by (variant, metric).
-    own_budgets: chapter budgets of variants that the chapter trained for another time than the rest.
+    own_budgets: budgets of variants that are trained in another way than the rest, by name and variant.
+    beside: the row that a variant's gap is taken from, where that is not its parent.
     """
 
     id: str
@@ -125,7 +70,8 @@ class Experiment:
     chapter: dict[tuple[str, str], ChapterValue]
     shows: str
     hides: str
-    own_budgets: dict[str, Budget] = field(default_factory=dict)
+    own_budgets: dict[tuple[BudgetName, str], Budget] = field(default_factory=dict)
+    beside: dict[str, str] = field(default_factory=dict)
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:
@@ -137,11 +83,9 @@ class Experiment:
 
         Raises ValueError: when there is none.
         """
-        if name == "chapter" and variant_id in self.own_budgets:
-            return self.own_budgets[variant_id]
         for known, budget in self.budgets.items():
             if known == name:
-                return budget
+                return self.own_budgets.get((known, variant_id or ""), budget)
         raise ValueError(f"no budget {name!r}; there are: {', '.join(self.budgets)}.")
 
 
@@ -185,7 +129,7 @@ SCALING = Experiment(
     question="What collapses when the score is not divided?",
     variants=tuple(f"{kind}-{width}" for width in (32, 128, 256, 1024) for kind in ("divided", "undivided")),
     budgets={"quick": _SCALING_QUICK, "chapter": _SCALING},
-    own_budgets={"divided-32": CHAPTER_BUDGET, "undivided-32": CHAPTER_BUDGET},
+    own_budgets={("chapter", name): CHAPTER_BUDGET for name in ("divided-32", "undivided-32")},
     seeds=(0, 1),
     metric=PERPLEXITY,
     chapter={
@@ -287,8 +231,111 @@ QKV = replace(
     hides="what W_Q, W_K and W_V are worth once trained",
 )
 
+_IN_LADDER = replace(_PRINTED, where="The block, the full ladder")
+_BOUGHT = replace(_IN_LADDER, tolerance=1 / 3, printed=False)  # points, by the difference of two rows
+
+LADDER = replace(
+    AVERAGES,
+    id="ladder",
+    title="Ladder",
+    question="What does each part buy, and what does it cost?",
+    variants=(
+        "average-added",
+        "average-added-positions",
+        "head-replaces",
+        "head-added",
+        "divided-128",
+        "four-heads",
+        "feed-forward",
+        "block",
+        "two-blocks",
+        "block-dropout",
+    ),
+    chapter={
+        ("average-added", PERPLEXITY): replace(_IN_LADDER, low=60.45, high=60.45),
+        ("block", PERPLEXITY): replace(_IN_LADDER, low=38.07, high=38.07),
+        ("block", TRAIN): replace(_IN_LADDER, low=18.77, high=18.77),
+        ("two-blocks", PERPLEXITY): replace(_IN_LADDER, low=40.57, high=40.57),
+        ("two-blocks", TRAIN): replace(_IN_LADDER, low=14.49, high=14.49),
+        ("head-replaces", GAP): replace(
+            _BOUGHT, low=9, high=9, conditions="9 worse than the same head added"
+        ),
+        ("head-added", GAP): replace(_BOUGHT, low=-14, high=-14, conditions="14 better than equal weights"),
+        ("four-heads", GAP): replace(
+            _BOUGHT, low=-3, high=-3, conditions="3 better than one head; four heads and W_O come together"
+        ),
+        ("block", GAP): replace(_BOUGHT, low=-1.8, high=-1.8, conditions="LayerNorm buys 1.8"),
+    },
+    beside={"head-added": "average-added", "four-heads": "head-added"},
+    shows="attention is far ahead of equal weights, and the feed-forward of attention alone",
+    hides="that two blocks learn the text by heart, and the points that heads and norms are worth",
+)
+
+_DEEP = Budget(steps=1000, batch_size=32, learning_rate=3e-3)
+_DEEP_QUICK = Budget(
+    steps=60, batch_size=4, context_length=64, learning_rate=3e-3, evaluate_every=60, checkpoint_every=60
+)
+_WARMED = ("pre-norm-warmup", "post-norm-warmup")
+_IN_NORM = replace(_PRINTED, where="Norm placement", conditions="the batch of 32 is inferred")
+
+NORM_PLACEMENT = replace(
+    AVERAGES,
+    id="norm-placement",
+    title="Norm placement",
+    question="Why does post-norm need a warmup?",
+    variants=("pre-norm", "pre-norm-warmup", "post-norm", "post-norm-warmup"),
+    budgets={"quick": _DEEP_QUICK, "chapter": _DEEP},
+    own_budgets={
+        **{("quick", name): replace(_DEEP_QUICK, warmup_steps=12) for name in _WARMED},
+        **{("chapter", name): replace(_DEEP, warmup_steps=200) for name in _WARMED},
+    },
+    seeds=(0, 1),
+    chapter={
+        ("pre-norm", PERPLEXITY): replace(_IN_NORM, low=37.82, high=37.82),
+        ("pre-norm-warmup", PERPLEXITY): replace(_IN_NORM, low=37.62, high=37.62),
+        ("post-norm", PERPLEXITY): replace(_IN_NORM, low=308.05, high=308.05),
+        ("post-norm-warmup", PERPLEXITY): replace(_IN_NORM, low=37.88, high=37.88),
+    },
+    shows="post-norm without a warmup is far behind the other three",
+    hides="that the other three end level",
+)
+
+_LENGTHS = (64, 128, 256, 512)
+_IN_POSITIONS = replace(_PRINTED, where="Positions", conditions="depth, steps and batch are not printed")
+
+POSITIONS = replace(
+    AVERAGES,
+    id="positions",
+    title="Positions",
+    question="Which scheme survives a longer window?",
+    variants=("none", "learned", "sinusoidal", "rope", "alibi"),
+    budgets={
+        "quick": Budget(
+            steps=80,
+            batch_size=32,
+            context_length=64,
+            learning_rate=1e-2,
+            evaluate_every=40,
+            checkpoint_every=80,
+            also_at=_LENGTHS,
+        ),
+        "chapter": Budget(steps=1500, context_length=64, also_at=_LENGTHS),
+    },
+    seeds=(0, 1),
+    chapter={
+        ("alibi", "perplexity_64"): replace(_IN_POSITIONS, low=44.95, high=44.95),
+        ("alibi", "perplexity_256"): replace(_IN_POSITIONS, low=42.49, high=42.49),
+    },
+    shows="a learned table falls off a cliff beyond its window",
+    hides="which scheme is best inside it, and by how much each degrades",
+)
+
 EXPERIMENTS: dict[str, Experiment] = {
-    known.id: known for known in (AVERAGES, MASK, QKV, SCALING, SCALING_LONG, SCALING_WIDE, SCALES)
+    known.id: known
+    for known in (
+        *(AVERAGES, MASK, QKV, SCALING, SCALING_LONG, SCALING_WIDE, SCALES),
+        *(LADDER, NORM_PLACEMENT, POSITIONS),
+    )
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import paths
-from engine.experiments import GAP, PERPLEXITY, experiment
+from engine.experiments import EXPERIMENTS, GAP, PERPLEXITY, experiment
 from engine.measurements import Figures, Measurement
 from engine.models.config import ModelConfig
 from engine.runs import files
@@ -91,18 +91,18 @@ def load(experiment_id: str) -> Reference | None:
     if data is None:
         return None
     rows = {name: ReferenceRow(**row) for name, row in data.pop("rows").items()}
-    _add_gaps(rows)
+    _add_gaps(rows, EXPERIMENTS[experiment_id].beside if experiment_id in EXPERIMENTS else {})
     return Reference(rows=rows, **data)
 
 
-def _add_gaps(rows: dict[str, ReferenceRow]) -> None:
-    """Paired by seed, so that what seeds share falls out."""
+def _add_gaps(rows: dict[str, ReferenceRow], beside: dict[str, str]) -> None:
+    """Paired by seed, so that what seeds share falls out. beside: see ``Experiment``."""
     for name, row in rows.items():
-        parent = rows.get(VARIANTS[name].parent or "") if name in VARIANTS else None
-        if parent is None:
+        other = rows.get(beside.get(name) or VARIANTS[name].parent or "") if name in VARIANTS else None
+        if other is None:
             continue
         for seed, figures in row.measured.items():
-            mine, theirs = figures.get(PERPLEXITY), parent.measured.get(seed, {}).get(PERPLEXITY)
+            mine, theirs = figures.get(PERPLEXITY), other.measured.get(seed, {}).get(PERPLEXITY)
             if mine is not None and theirs is not None:
                 figures[GAP] = mine - theirs
 
@@ -127,7 +127,7 @@ def first_losses(config: ModelConfig) -> list[float]:
     """
     import torch
 
-    from engine.experiments import Budget
+    from engine.budget import Budget
     from engine.training import Training
 
     ids = torch.randint(config.vocab_size, (4096,), generator=torch.Generator().manual_seed(0))

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine import checkpoint
+from engine.budget import Budget
 from engine.evaluation import Stopped, attention_statistics, mean_loss, perplexity, windows
-from engine.experiments import Budget
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 

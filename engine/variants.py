@@ -62,6 +62,18 @@ def _as_wide(width: int) -> Variant:
     )
 
 
+def _placed(scheme: str, source: str, title: str, claim: str) -> Variant:
+    return Variant(
+        id=scheme,
+        title=title,
+        short=title,
+        parent="learned",
+        change={"positions": scheme},
+        claim=claim,
+        source=f"positions.{source}",
+    )
+
+
 def _undivided(width: str) -> Variant:
     number, _, kind = width.partition("-")
     where = {"": "", "block": ", block", "wide": ", in a model as wide"}[kind]
@@ -93,6 +105,19 @@ _SCALES = (
     ("by-width-1024", "width", "divided by d", "Dividing by the width itself begins nearly uniform."),
     ("learned-scale-1024", "learned", "learned scale", "One learned number a head, begun at the usual one."),
     ("qk-norm-1024", "qk-norm", "QK-norm", "Queries and keys of one length: the scores cannot run away."),
+)
+
+# The other schemes, all beside the learned table.
+_POSITIONS = (
+    ("none", "NoPositions", "no positions", "The mask alone lets a model tell how much lies behind it."),
+    ("sinusoidal", "SinusoidalPositions", "sinusoids", "Defined at any length, and not understood there."),
+    (
+        "rope",
+        "RotaryPositions",
+        "RoPE",
+        "Scores depend on distance only; beyond the window they degrade.",
+    ),
+    ("alibi", "LinearBiases", "ALiBi", "A penalty on distance: a longer window makes it better."),
 )
 
 VARIANTS: dict[str, Variant] = {
@@ -151,6 +176,15 @@ VARIANTS: dict[str, Variant] = {
             change={"mixer": "attention"},
             claim="Weights that depend on both tokens, in place of equal ones.",
             source="mixers.CausalSelfAttention",
+        ),
+        Variant(
+            id="head-replaces",
+            title="one head replaces the token",
+            short="head replaces",
+            parent="head-added",
+            change={"connection": "replace"},
+            claim="Attention brings information in; it does not say what a position is.",
+            source="block.Replace",
         ),
         Variant(
             id="matrix",
@@ -226,6 +260,70 @@ VARIANTS: dict[str, Variant] = {
             claim="Each sublayer reads a normalised stream and adds to the one that never is.",
             source="block.PreNorm",
         ),
+        Variant(
+            id="two-blocks",
+            title="two blocks",
+            short="two blocks",
+            parent="block",
+            change={"n_layer": 2},
+            claim="Twice the block learns the training text by heart, and is worse on any other.",
+            source="transformer.Transformer",
+        ),
+        Variant(
+            id="block-dropout",
+            title="a block with dropout 0.1",
+            short="dropout 0.1",
+            parent="block",
+            change={"dropout": 0.1},
+            claim="Numbers put to zero at random, in three places: against learning by heart.",
+            source="block.Replace",
+        ),
+        Variant(
+            id="pre-norm",
+            title="pre-norm, no warmup",
+            short="pre-norm",
+            parent="block",
+            change={"n_layer": 12},
+            claim="Twelve blocks, each reading through a norm: the stream itself is never normalised.",
+            source="block.PreNorm",
+        ),
+        Variant(
+            id="pre-norm-warmup",
+            title="pre-norm, warmup",
+            short="pre-norm, warmup",
+            parent="pre-norm",
+            change={},
+            claim="With the norm before each sublayer, a warmup changes nothing.",
+            source="block.PreNorm",
+        ),
+        Variant(
+            id="post-norm",
+            title="post-norm, no warmup",
+            short="post-norm",
+            parent="pre-norm",
+            change={"connection": "post-norm"},
+            claim="The norm on the stream itself, as in 2017: it never leaves the unigram level.",
+            source="block.PostNorm",
+        ),
+        Variant(
+            id="post-norm-warmup",
+            title="post-norm, warmup",
+            short="post-norm, warmup",
+            parent="post-norm",
+            change={},
+            claim="The same with a learning rate that rises slowly is as good as pre-norm.",
+            source="block.PostNorm",
+        ),
+        Variant(
+            id="learned",
+            title="learned positions",
+            short="learned",
+            parent="block",
+            change={"max_positions": 512},
+            claim="A table of positions is best where it was trained, and knows nothing beyond.",
+            source="positions.LearnedPositions",
+        ),
+        *(_placed(*row) for row in _POSITIONS),
         Variant(
             id="divided-32",
             title="divided, d_k 32 (four heads, a whole block)",

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine import corpus
-from engine.experiments import EXPERIMENTS, Budget, Experiment
+from engine.budget import Budget
+from engine.experiments import EXPERIMENTS, Experiment
 from engine.models.config import ModelConfig
 from engine.runs.spec import RunSpec
 from engine.runs.store import Run

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from engine.budget import Budget
 from engine.evaluation import FROZEN, attention_statistics
-from engine.experiments import Budget
 from engine.models.config import Connection, ModelConfig
 from engine.models.mixers import ATTENTION, CausalSelfAttention
 from engine.models.transformer import Transformer

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from engine import checkpoint, corpus, paths
-from engine.experiments import Budget
+from engine.budget import Budget
 from engine.models.config import ModelConfig
 from engine.runs import files
 from engine.runs.dispatcher import Dispatcher

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine import corpus
-from engine.experiments import Budget
+from engine.budget import Budget
 from engine.generation import generate, longest_context, next_logits, next_probabilities, stream_text
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer

@@ -7,7 +7,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine import corpus, device, paths
-from engine.experiments import AVERAGES, EXPERIMENTS, Budget
+from engine.budget import Budget
+from engine.experiments import AVERAGES, EXPERIMENTS
 from engine.runs import dispatcher, files
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store

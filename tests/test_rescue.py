@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from engine import checkpoint, corpus
-from engine.experiments import AVERAGES, RESCUE, Budget
+from engine.budget import Budget
+from engine.experiments import AVERAGES, RESCUE
 from engine.models.config import ModelConfig
 from engine.runs import files, launch, trainer
 from engine.runs.spec import RunSpec

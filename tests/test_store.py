@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import paths
-from engine.experiments import Budget
+from engine.budget import Budget
 from engine.runs import dispatcher as dispatching
 from engine.runs import files
 from engine.runs.dispatcher import AlreadyRunning, Dispatcher, verdict

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from engine import checkpoint, reference
+from engine.budget import Budget
 from engine.evaluation import mean_loss, perplexity, windows
-from engine.experiments import Budget
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer, parameter_count
 from engine.training import Training

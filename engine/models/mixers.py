@@ -65,7 +65,6 @@ class QueriesAndKeys(nn.Module):
         super().__init__()
         self.n_head, self.d_head = config.n_head, config.head_width
         self.scale = _score_scale(config)
-        self.dropout = config.dropout
         normalise = config.score_scale == "qk-norm"
         self.norm_q = nn.RMSNorm(self.d_head) if normalise else nn.Identity()
         self.norm_k = nn.RMSNorm(self.d_head) if normalise else nn.Identity()
@@ -105,7 +104,7 @@ class CausalSelfAttention(QueriesAndKeys):
 
     def __init__(self, config: ModelConfig, positions: NoPositions) -> None:
         super().__init__(config, positions)
-        self.W_V = self._projection("W_V", config)
+        self.W_V, self.dropout = self._projection("W_V", config), config.dropout
         self.W_O: nn.Module = nn.Identity()
         if config.output_projection:
             self.W_O = nn.Linear(self.n_head * self.d_head, config.d_model, bias=config.output_bias)

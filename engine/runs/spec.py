@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.experiments import Budget
+from engine.budget import Budget
 from engine.models.config import ModelConfig
 
 

@@ -1,0 +1,64 @@
+"""How long and how a run trains. Imports no torch."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+BudgetName = Literal["quick", "chapter"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How long and how a run trains. AdamW, torch's defaults but for the learning rate.
+
+    evaluate_every, checkpoint_every: in steps; the first evaluations come sooner (see ``training.py``).
+    warmup_steps: over which the learning rate rises linearly from nothing; 0 is none.
+    also_at: context lengths at which the final model is evaluated as well.
+
+    Raises ValueError: when a number is out of range; the message gives got and allowed.
+    """
+
+    steps: int
+    batch_size: int = 64
+    context_length: int = 128
+    learning_rate: float = 1e-3
+    evaluate_every: int = 100
+    checkpoint_every: int = 250
+    warmup_steps: int = 0
+    also_at: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, high in (
+            ("steps", 10_000_000),
+            ("batch_size", 65_536),
+            ("context_length", 1_048_576),
+            ("evaluate_every", 10_000_000),
+            ("checkpoint_every", 10_000_000),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= high:
+                raise ValueError(f"{name} is {value!r}; allowed: a whole number from 1 to {high:,}.")
+        if isinstance(self.warmup_steps, bool) or self.warmup_steps not in range(10_000_001):
+            got = repr(self.warmup_steps)
+            raise ValueError(f"warmup_steps is {got}; allowed: a whole number from 0 to 10,000,000.")
+        object.__setattr__(self, "also_at", tuple(self.also_at))  # JSON gives a list
+        for length in self.also_at:
+            if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= 1_048_576:
+                raise ValueError(f"also_at has {length!r}; allowed: whole numbers from 1 to 1,048,576.")
+        rate = self.learning_rate
+        if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= 1e9:
+            raise ValueError(f"learning_rate is {rate!r}; allowed: above 0, at most 1e9.")
+        object.__setattr__(self, "learning_rate", float(rate))  # 1 and 1.0 are one budget, with one digest
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return asdict(self)
+
+    def decisive(self) -> dict[str, Any]:
+        """The fields that decide what is measured; how often it is looked at does not.
+
+        Without what was added later and is not used, so that older results keep their names.
+        """
+        watched = ("evaluate_every", "checkpoint_every")
+        unused = (("warmup_steps", 0), ("also_at", ()))
+        chosen = self.to_dict().items()
+        return {name: value for name, value in chosen if name not in watched and (name, value) not in unused}
