@@ -11,7 +11,7 @@ PERPLEXITY, GAP, TRAIN = "validation_perplexity", "perplexity_gap", "train_perpl
 # What each figure is called where it stands beside others of another kind.
 METRICS = {
     PERPLEXITY: "held-out perplexity",
-    GAP: "points of perplexity above the row it is compared with",
+    GAP: "points of perplexity above its counterpart",
     TRAIN: "perplexity on the text it was trained on",
     **{f"perplexity_{length}": f"perplexity at {length} tokens" for length in (64, 128, 256, 512)},
     "score_std": "standard deviation of the scores",

@@ -181,7 +181,7 @@ def test_show_gives_every_figure_of_the_chapter_and_gaps_paired_by_seed(no_refer
     assert of["undivided-256", "perplexity_gap"]["reference"]["mean"] is None, "its parent was not measured"
     printed = cli("show", "scaling-training", "--markdown")[1]
     assert (
-        "| undivided, d_k 1024: points of perplexity above the row it is compared with | 17.00 | 17.00 ± 2.83 | +0.0 |"
+        "| undivided, d_k 1024: points of perplexity above its counterpart | 17.00 | 17.00 ± 2.83 | +0.0 |"
         in printed
     )
 
