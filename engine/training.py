@@ -23,8 +23,9 @@ from engine.models.transformer import Transformer
 RECORD_EVERY = 10  # steps; also how often the device is asked for its losses
 PROBE_WINDOWS = 16  # held-out windows, spread evenly, on which attention is looked at
 DIVERGED_NATS = 100.0  # a uniform guess over a million words costs 14; nothing returns from here
+PROJECTIONS = ("W_Q.weight", "W_K.weight", "W_V.weight")
 
-Record = dict[str, float | int | None]
+Record = dict[str, Any]
 
 
 @dataclass
@@ -162,7 +163,10 @@ class Training:
         if queries := [grad for name, grad in gradients.items() if name.endswith("W_Q.weight")]:
             chosen["grad_norm_W_Q"] = queries
         norms = {name: torch.nn.utils.get_total_norm(group) for name, group in chosen.items()}
-        return {name: finite(norm.item()) for name, norm in norms.items()}
+        found: Record = {name: finite(norm.item()) for name, norm in norms.items()}
+        if self.config.n_layer > 1:
+            found["grad_norm_blocks"] = block_gradient_norms(self.model)
+        return found
 
     def _diverge(self, step: int, loss: float, record: Record) -> Record:
         what = f"loss is {loss:.3g} nats" if math.isfinite(loss) else f"loss is {_name(loss)}"
@@ -241,6 +245,20 @@ class Training:
         if self.device != "cpu":  # what dropout draws from there
             tensors["generator.device"] = getattr(torch, self.device).get_rng_state()
         self.save(tensors, {"step": self.step, "seconds": self.seconds, "config": self.config.to_dict()})
+
+
+def block_gradient_norms(model: Transformer) -> list[float | None]:
+    """Norm of the newest gradient of each block's W_Q, W_K and W_V together, first block first.
+
+    Empty where the blocks project nothing. Source: chapter, "norm placement"; which of a block's parameters
+    it means is not printed, and these come nearest to its figures.
+    """
+    norms = []
+    for block in model.blocks:
+        grads = [p.grad for name, p in block.named_parameters() if name.endswith(PROJECTIONS)]
+        if held := [grad for grad in grads if grad is not None]:
+            norms.append(torch.nn.utils.get_total_norm(held))
+    return [finite(norm) for norm in torch.stack(norms).tolist()] if norms else []
 
 
 def finite(value: float) -> float | None:

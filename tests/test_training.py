@@ -244,3 +244,18 @@ def test_first_losses_fall_from_a_guess(name):
     guess = math.log(config.vocab_size) + logits.var(dim=-1).mean().item() / 2
     assert losses[0] == pytest.approx(guess, abs=0.2)
     assert losses[-1] < losses[0]
+
+
+def test_a_deep_model_records_the_gradient_of_every_blocks_projections():
+    config = replace(CONFIGS["tied block"], n_layer=3)
+    run = training(config)
+    records = list(run.records())
+    assert "grad_norm_blocks" not in records[0], "no step, no gradient"
+    assert [len(record["grad_norm_blocks"]) for record in records[1:]] == [3] * 3
+    for block, norm in zip(run.model.blocks, records[-1]["grad_norm_blocks"], strict=True):
+        mixer = block[0].sublayer
+        squares = [w.weight.grad.square().sum() for w in (mixer.W_Q, mixer.W_K, mixer.W_V)]
+        assert norm == pytest.approx(sum(squares).sqrt().item(), rel=1e-5)
+    assert "grad_norm_blocks" not in list(training(CONFIGS["tied block"]).records())[-1]
+    averages = replace(CONFIGS["average-positions"], n_layer=2)
+    assert list(training(averages).records())[-1]["grad_norm_blocks"] == []
