@@ -10,7 +10,9 @@ BudgetName = Literal["quick", "chapter"]
 class Budget:
     """How long and how a run trains. AdamW, torch's defaults but for the learning rate.
 
-    evaluate_every, checkpoint_every: in steps; the first evaluations come sooner (see ``training.py``).
+    evaluate_every, checkpoint_every: in steps.
+    evaluate_early: whether the first evaluations come sooner (see ``training.py``); each of a deep model
+        takes as long as fifty of its quick steps.
     warmup_steps: over which the learning rate rises linearly from nothing; 0 is none.
     also_at: context lengths at which the final model is evaluated as well.
 
@@ -23,6 +25,7 @@ class Budget:
     learning_rate: float = 1e-3
     evaluate_every: int = 100
     checkpoint_every: int = 250
+    evaluate_early: bool = True
     warmup_steps: int = 0
     also_at: tuple[int, ...] = ()
 
@@ -44,6 +47,8 @@ class Budget:
         for length in self.also_at:
             if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= 1_048_576:
                 raise ValueError(f"also_at has {length!r}; allowed: whole numbers from 1 to 1,048,576.")
+        if not isinstance(self.evaluate_early, bool):
+            raise ValueError(f"evaluate_early is {self.evaluate_early!r}; allowed: true or false.")
         rate = self.learning_rate
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= 1e9:
             raise ValueError(f"learning_rate is {rate!r}; allowed: above 0, at most 1e9.")
@@ -58,7 +63,7 @@ class Budget:
 
         Without what was added later and is not used, so that older results keep their names.
         """
-        watched = ("evaluate_every", "checkpoint_every")
+        watched = ("evaluate_every", "checkpoint_every", "evaluate_early")
         unused = (("warmup_steps", 0), ("also_at", ()))
         chosen = self.to_dict().items()
         return {name: value for name, value in chosen if name not in watched and (name, value) not in unused}

@@ -165,7 +165,8 @@ def _measure(
     if budget not in get_args(BudgetName):
         raise ValueError(f"no budget {budget!r}; there are: {', '.join(get_args(BudgetName))}.")
     if corpus_id is not None:
-        raise ValueError(f"{chosen.id} reads no text, so it has no --corpus.")
+        reads = f"always reads {corpus.TITLES[chosen.corpus_id]}" if chosen.corpus_id else "reads no text"
+        raise ValueError(f"{chosen.id} {reads}, so it has no --corpus.")
     check_variants(chosen, variants or ())
     began, rows = time.monotonic(), []
     for seed in seeds:

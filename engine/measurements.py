@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.corpus import TINYSHAKESPEARE
 from engine.experiments import EXPERIMENTS, ChapterValue, Experiment
 
 Rows = Sequence[Mapping[str, Any]]
@@ -17,6 +18,7 @@ SIDES = ("undivided", "divided")
 PRECISIONS = ("bfloat16", "float16", "float32", "float64")
 # PyTorch's own attention, by the word that stands for it in a variant's name.
 THEIRS = {"module": "nn.MultiheadAttention", "function": "F.scaled_dot_product_attention"}
+PLACEMENTS = ("pre-norm", "post-norm")  # of the norm, in twelve blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class Measurement:
     chapter: the chapter's figures by (variant, metric).
     probe: the module whose ``measured(id, seed)`` gives the rows of one seed; importing it loads torch.
     read: makes of such rows the figures by variant and metric.
+    corpus_id: the text it reads, where it reads one.
     """
 
     id: str
@@ -38,6 +41,7 @@ class Measurement:
     chapter: dict[tuple[str, str], ChapterValue]
     probe: str
     read: Callable[[Rows], Figures]
+    corpus_id: str = ""
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:
@@ -45,7 +49,10 @@ class Measurement:
         return tuple((name, metric) for name in self.variants for metric in self.metrics)
 
     def measure(self, seed: int) -> Figures:
-        """The figures of one seed, on one thread; a variant that this CPU cannot compute has none."""
+        """The figures of one seed, on one thread; a variant that this CPU cannot compute has none.
+
+        Raises CorpusError: when it reads a text that cannot be had.
+        """
         rows: Rows = importlib.import_module(self.probe).measured(self.id, seed)
         return self.read(rows)
 
@@ -81,6 +88,16 @@ def parity_figures(rows: Rows) -> Figures:
                     name: max(row[name] for row in done) for name in PARITY.metrics
                 }
     return found
+
+
+def norm_figures(rows: Rows) -> Figures:
+    """By placement, of the rows of ``norms.gradients``: the first block, the last, and their ratio."""
+    return {row["placement"]: first_and_last(row["qkv"]) for row in rows}
+
+
+def first_and_last(norms: Sequence[float]) -> dict[str, float]:
+    """The norm of the first block and of the last, and how many times as large the last one is."""
+    return {"first": norms[0], "last": norms[-1], "ratio": norms[-1] / norms[0]}
 
 
 _VARIANCE = ChapterValue(
@@ -184,7 +201,39 @@ PARITY = Measurement(
     read=parity_figures,
 )
 
-MEASUREMENTS: dict[str, Measurement] = {known.id: known for known in (VARIANCE, SATURATION, PARITY)}
+# As far as seeds differ: the chapter's figures are of one of them.
+_GRADIENT = replace(
+    _VARIANCE,
+    where="Norm placement",
+    conditions="over W_Q, W_K and W_V; parameters, batch and seed are not printed",
+)
+
+NORM_GRADIENTS = Measurement(
+    id="norm-gradients",
+    title="Norm placement, before the first step",
+    question="How large is the gradient of each of twelve blocks at initialisation?",
+    variants=PLACEMENTS,
+    metrics={
+        "first": "gradient norm of W_Q, W_K and W_V, block 1",
+        "last": "the same, block 12",
+        "ratio": "last over first",
+    },
+    seeds=(0, 1, 2),
+    chapter={
+        (placement, metric): replace(
+            _GRADIENT, low=value, high=value, tolerance=0.2 if metric == "ratio" else 0.15
+        )
+        for placement, values in (("pre-norm", (0.0498, 0.0657, 1.32)), ("post-norm", (0.0977, 0.1613, 1.65)))
+        for metric, value in zip(("first", "last", "ratio"), values, strict=True)
+    },
+    probe="engine.probes.norms",
+    read=norm_figures,
+    corpus_id=TINYSHAKESPEARE,
+)
+
+MEASUREMENTS: dict[str, Measurement] = {
+    known.id: known for known in (VARIANCE, SATURATION, PARITY, NORM_GRADIENTS)
+}
 
 
 def known(known_id: str) -> Experiment | Measurement:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from engine import paths
+from engine import corpus, paths
 from engine.experiments import EXPERIMENTS, GAP, PERPLEXITY, experiment
 from engine.measurements import Figures, Measurement
 from engine.models.config import ModelConfig
@@ -26,6 +26,7 @@ from engine.variants import VARIANTS, variant
 WEIGHTS = {
     "averages": ("average", "average-positions", "average-added"),
     "query-key-value": ("head-added",),
+    "positions": ("none", "learned", "sinusoidal", "rope", "alibi"),
 }
 VOUCHED_STEPS = 20
 VOUCHED_TOLERANCE = 1e-3  # nats: other processors add in another order
@@ -68,8 +69,8 @@ class ReferenceRow:
 class Reference:
     """The shipped figures of one experiment at its chapter budget, or of one measurement.
 
-    A measurement reads no text and trains no model: its ``corpus_sha256`` and ``code`` are empty, as are the
-    curves and losses of its rows. It is quick enough to be measured again.
+    A measurement trains no model: its ``code`` is empty, as are the curves and losses of its rows, and its
+    ``corpus_sha256`` where it reads no text. It is quick enough to be measured again.
     device, threads, versions, date: where, with what and when they were measured.
     code: digest of ``engine/models`` and ``training.py`` as they were then.
     """
@@ -148,25 +149,27 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
     """
     from engine import checkpoint
 
-    done = list(runs)
-    names = experiment(experiment_id).variants
-    for name in names:
-        if all(run.spec.config != variant(name).config for run in done):
+    done, chosen = list(runs), experiment(experiment_id)
+    of_variant: dict[str, list[Run]] = {}
+    for name in chosen.variants:
+        # Not by name: a run may have been made for another table. Two variants may differ in budget only.
+        asked = (variant(name).config, chosen.budget("chapter", name).decisive())
+        of_variant[name] = [run for run in done if (run.spec.config, run.spec.budget.decisive()) == asked]
+        if not of_variant[name]:
             raise ValueError(f"{experiment_id} has no finished run of {name}.")
     environment = _one_environment(done)
     rows: dict[str, ReferenceRow] = {}
-    for name in names:
-        config = variant(name).config  # a run may have been made for another table, under another name
-        mine = {str(run.spec.seed): run for run in done if run.spec.config == config}
+    for name, found in of_variant.items():
+        mine = {str(run.spec.seed): run for run in found}
         rows[name] = ReferenceRow(
             measured={seed: run.measured for seed, run in mine.items()},
             curves={seed: curve(store.directory(run.id)) for seed, run in mine.items()},
-            losses=[round(loss, 6) for loss in first_losses(config)],
+            losses=[round(loss, 6) for loss in first_losses(variant(name).config)],
         )
     folder = paths.REFERENCE / experiment_id
     folder.mkdir(parents=True, exist_ok=True)
     for name in WEIGHTS.get(experiment_id, ()):
-        run = next(run for run in done if run.spec.config == variant(name).config and run.spec.seed == 0)
+        run = next(run for run in of_variant[name] if run.spec.seed == 0)
         tensors, header = checkpoint.load(store.directory(run.id) / "checkpoint.safetensors")
         kept = {key: tensor for key, tensor in tensors.items() if key.startswith("model.")}
         checkpoint.save(folder / f"{name}.safetensors", kept, header)
@@ -204,7 +207,7 @@ def write_measurement(
         threads=environment["threads"],
         versions={key: environment[key] for key in ("lab", "torch", "python")},
         date=time.strftime("%Y-%m-%d", time.gmtime()),
-        corpus_sha256="",
+        corpus_sha256=corpus.sha256_of(measurement.corpus_id) if measurement.corpus_id else "",
         code="",
         rows=rows,
     )

@@ -175,12 +175,20 @@ class Training:
         return self._record(record) | {"step": step}
 
     def _evaluation_is_due(self) -> bool:
-        """At the budget's interval, at the end, and at 10, 20, 40, ... steps, where curves fall fastest."""
+        """At the budget's interval, at the end, and early: at 10, 20, 40 steps, where curves fall fastest.
+
+        A budget may do without the early ones.
+        """
         early, every = self.step // RECORD_EVERY, self.budget.evaluate_every
         return (
             self.step % every == 0
             or self.step == self.budget.steps
-            or (self.step < every and self.step % RECORD_EVERY == 0 and early & (early - 1) == 0)
+            or (
+                self.budget.evaluate_early
+                and self.step < every
+                and self.step % RECORD_EVERY == 0
+                and early & (early - 1) == 0
+            )
         )
 
     def _evaluate(self) -> Record:

@@ -34,13 +34,19 @@ Guesses = dict[str, str | None]
 
 
 def show(
-    experiment: Experiment, settings: Settings, notice: Callable[[Rows], str], low: float | None = None
-) -> None:
-    """The whole bench.
+    experiment: Experiment,
+    settings: Settings,
+    notice: Callable[[Rows], str],
+    low: float | None = None,
+    *,
+    alone: bool = True,
+) -> tuple[Choice, Sweep]:
+    """The whole bench. Returns what was chosen, and its sweep as it was drawn.
 
     settings: made by the page with at least ``NAMES``, any of its own seeded before.
     notice: what there is to notice, in Markdown, once there are results.
     low: where the perplexity axis ends below, for an experiment that falls under what the chapter prints.
+    alone: whether it is the only sweep of the page; else the page has to ``watch`` them all.
     """
     guesses: Guesses = {
         name: settings.seed(name, one_of(name, experiment.variants), None) for name in ("best", "worst")
@@ -63,7 +69,9 @@ def show(
                 _what_to_notice(now, guesses, notice)
 
     follow(sweep, said, draw, refused=refused, paused=paused)
-    watch(sweep)
+    if alone:
+        watch(sweep)
+    return choice, sweep
 
 
 def choose(experiment: Experiment, settings: Settings) -> Choice:
@@ -100,10 +108,11 @@ def follow(
     *,
     refused: str | None = None,
     paused: bool = False,
+    told: Callable[[Sweep], Sweep] = lambda now: now,
 ) -> None:
     """Draw a sweep, anew each second while it is under way, with its status line in ``said``.
 
-    refused: the line instead, when there can be no such sweep.
+    refused: the line instead, when there can be no such sweep. told: the part of it that the line is about.
     """
     live = bool(sweep.unended) and not paused
 
@@ -112,7 +121,7 @@ def follow(
         now = sweep.again()
         if live and not now.unended:
             st.rerun()  # the whole page: its button, its exports and this timer are about runs that ended
-        said.markdown(f":small[{refused or _standing(now)}]")
+        said.markdown(f":small[{refused or _standing(told(now))}]")
         draw(now)
 
     results()

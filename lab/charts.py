@@ -18,21 +18,22 @@ BELOW = HEIGHT - PLOT_HEIGHT
 LABEL_GAP = 18.0  # px between two names in the gutter
 MAX_POINTS = 500
 
-Point = tuple[int, float]
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Across:
     """The horizontal axis, where it is not steps from 0 on.
 
-    ticks: by default a few round ones.
+    ticks: by default a few round ones. form: of their labels.
     """
 
     field: str = "step"
     title: str = "training step"
     first: float = 0
     log: bool = False
-    ticks: tuple[int, ...] = ()
+    ticks: tuple[float, ...] = ()
+    form: str = ",d"
 
 
 STEPS = Across()
@@ -134,7 +135,7 @@ def mean_curve(curves: Iterable[Curve]) -> list[Point]:
     """The mean over the seeds that reached a step; diverged ones are left out while others are there."""
     found = [curve for curve in curves if curve.points]
     counted = [curve for curve in found if not curve.diverged] or found
-    values: dict[int, list[float]] = {}
+    values: dict[float, list[float]] = {}
     for curve in counted:
         for step, value in curve.points:
             values.setdefault(step, []).append(value)
@@ -203,7 +204,8 @@ def _rules(frame: Frame) -> list[dict[str, Any]]:
     for group in groups:
         inferred = any(guess for _, guess in group)
         named = [frame.printed(rule[0], inferred) for rule in frame.rules if rule in group]
-        text = f"chapter {'about ' if inferred else ''}{' and '.join(named)}{frame.note}"
+        listed = " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
+        text = f"chapter {'about ' if inferred else ''}{listed}{frame.note}"
         rows.append({frame.field: group[0][0], "text": text})
     return rows
 
@@ -223,6 +225,7 @@ def _layers(frame: Frame) -> list[Spec]:
         across.first,
         log=across.log,
         gutter=frame.gutter,
+        form=across.form,
     )
     scale = {"type": "log"} if frame.log else {}
     y = y_axis(frame.field, {**scale, "domain": [frame.low, frame.high]}, ticks, frame.form)
@@ -238,7 +241,7 @@ def _layers(frame: Frame) -> list[Spec]:
     progress = {"type": "rule", "color": INK, "strokeWidth": 3}
     hover = [
         {"field": "name", "title": "model"},
-        {"field": across.field, "format": ",d"},
+        {"field": across.field, "format": across.form},
         {"field": frame.field, "format": ",.2f" if frame.form == "~r" else frame.form},
     ]
     series = {"field": "series"}

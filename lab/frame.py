@@ -57,8 +57,10 @@ def change(rung: Variant) -> str:
     """The one field that a rung changes, as Markdown."""
     if rung.parent is None:
         return "where the ladder starts"
-    ((field, value),) = rung.change.items()
-    return f"which is *{plain(variant(rung.parent).title)}* with `{field} = {value!r}`"
+    parent = f"which is *{plain(variant(rung.parent).title)}*"
+    for field, value in rung.change.items():
+        return f"{parent} with `{field} = {value!r}`"
+    return f"{parent}, as this table calls it"
 
 
 @lru_cache(maxsize=64)

@@ -21,6 +21,7 @@ from lab.charts import Curve, Point
 
 UNENDED = ("queued", *ACTIVE)
 MEASURED = ("done", "diverged")
+Listed = tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,19 @@ class Sweep:
         directory = self.store.directory(run.id)
         return Curve(evaluations(directory, _stamp(directory), metric), run.state == "diverged")
 
+    def lists(self, variant: str, metric: str) -> tuple[dict[int, Listed], ...]:
+        """What records hold as a list, one number a block: by step, one dictionary a seed that has begun."""
+        found = []
+        for run in self.runs:
+            if self.wanted[run.digest].variant == variant:
+                candidates = [run] if run.state in UNENDED else [run, self.measured.get(run.digest, run)]
+                for one in candidates:
+                    directory = self.store.directory(one.id)
+                    if held := listed(directory, _stamp(directory), metric):
+                        found.append(dict(held))
+                        break
+        return tuple(found)
+
     def table(self) -> Iterator[tuple[object, ...]]:
         """Every evaluation of every newest run, for a file; the first row names the columns."""
         yield "experiment", "variant", "budget", "text", "seed", "run", "state", "step", "held_out_perplexity"
@@ -209,6 +223,16 @@ def evaluations(directory: Path, _stamp: tuple[int, int], metric: str = PERPLEXI
         (int(record["step"]), float(record[metric]))
         for record in files.records(directory)
         if record.get(metric) is not None
+    )
+
+
+@lru_cache(maxsize=256)
+def listed(directory: Path, _stamp: tuple[int, int], metric: str) -> tuple[tuple[int, Listed], ...]:
+    """(step, numbers) of a run so far, of what its records hold as a list; None is no finite number."""
+    return tuple(
+        (int(record["step"]), tuple(record[metric]))
+        for record in files.records(directory)
+        if record.get(metric)
     )
 
 

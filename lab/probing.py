@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from engine import corpus, paths, reference
+from engine.models.config import ModelConfig
 from engine.runs.store import open_store
 from engine.variants import variant
 from lab.controls import MINUS, plain, visible
@@ -75,10 +76,15 @@ def weights(experiment_id: str, variant_id: str) -> tuple[Path, str] | None:
     """A trained model to look into and whose it is: the shipped one, else the newest of the reader's own."""
     if path := reference.weights(experiment_id, variant_id):
         return path, "shipped, seed 0"
+    return trained(variant(variant_id).config)
+
+
+def trained(config: ModelConfig) -> tuple[Path, str] | None:
+    """The newest model of that configuration that the reader trained on Tiny Shakespeare."""
     store = open_store()
     for run in reversed(store.runs(states=["done"])):
         spec = run.spec
-        if spec.config == variant(variant_id).config:
+        if spec.config == config:
             path = store.directory(run.id) / "checkpoint.safetensors"
             if spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256 and path.exists():
                 return path, f"yours, run #{run.id}, {spec.budget_name} budget, seed {spec.seed}"

@@ -10,8 +10,9 @@ from typing import Any
 
 from engine import corpus
 from engine.budget import Budget
-from engine.experiments import EXPERIMENTS, Experiment
+from engine.experiments import BREAKING, EXPERIMENTS, Experiment
 from engine.models.config import ModelConfig
+from engine.runs.launch import OWN
 from engine.runs.spec import RunSpec
 from engine.runs.store import Run
 from engine.variants import VARIANTS
@@ -38,7 +39,13 @@ def command(run: Run) -> Command:
             None,
             f"No command repeats it: it started with the weights of run #{spec.start_run}. Run again does.",
         )
+    if spec.experiment == BREAKING.id:
+        return Command(
+            None, "No command repeats it: its warmup or learning rate was chosen by hand. Run again does."
+        )
     rung = VARIANTS.get(spec.variant)
+    if known is not None and spec.variant == OWN:
+        return Command(None, "No command repeats it: the model is your own. Run again does.")
     if known is None or rung is None or spec.variant not in known.variants:
         return Command(None, "No command repeats it: its experiment or variant is no longer part of the lab.")
     if rung.config != spec.config or _budget_today(known, spec) != spec.budget:

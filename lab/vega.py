@@ -4,6 +4,7 @@ Colours are names of slots in the theme's categorical palette, and every other t
 scale, so a chart follows a change between light and dark by itself and no colour stands in the code.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 SLOTS = ("ink", "gray", "red", "orange", "green", "sky", "blue", "violet")
@@ -55,12 +56,13 @@ def draw(spec: Spec, key: str) -> None:
 def x_axis(
     field: str,
     last: float,
-    ticks: list[int],
+    ticks: Sequence[float],
     title: str,
     first: float = 0,
     *,
     log: bool = False,
     gutter: float = GUTTER,
+    form: str = ",d",
 ) -> Spec:
     """The horizontal position: from ``first`` to ``last``, then the gutter. log: for widths, not steps."""
     end = first * (last / first) ** (1 + gutter) if log else first + (last - first) * (1 + gutter)
@@ -70,8 +72,8 @@ def x_axis(
         "type": "quantitative",
         "scale": {**kind, "domain": [first, end], "nice": False},
         "axis": {
-            "values": ticks,
-            "format": ",d",
+            "values": list(ticks),
+            "format": form,
             "title": title,
             "titleAnchor": "start",
             "titleFontWeight": "normal",

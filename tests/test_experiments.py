@@ -142,12 +142,13 @@ WHOLE = {
 
 
 def test_every_field_of_a_budget_is_policed():
-    assert {field.name for field in fields(Budget)} == {*WHOLE, "learning_rate", "warmup_steps", "also_at"}
+    others = {"learning_rate", "warmup_steps", "also_at", "evaluate_early"}
+    assert {field.name for field in fields(Budget)} == {*WHOLE, *others}
 
 
 def test_a_budget_is_decided_by_all_but_how_often_it_is_looked_at():
     budget = Budget(steps=3)
-    watched = {"evaluate_every": 100, "checkpoint_every": 250}
+    watched = {"evaluate_every": 100, "checkpoint_every": 250, "evaluate_early": True}
     unused = {"warmup_steps": 0, "also_at": ()}
     assert budget.decisive() | watched | unused == budget.to_dict()
     assert not budget.decisive().keys() & {*watched, *unused}
@@ -161,6 +162,7 @@ def test_a_budget_is_decided_by_all_but_how_often_it_is_looked_at():
         ({"warmup_steps": -1}, "warmup_steps is -1; allowed: a whole number from 0 to 10,000,000."),
         ({"warmup_steps": True}, "warmup_steps is True; allowed: a whole number"),
         ({"warmup_steps": 1.5}, "warmup_steps is 1.5; allowed: a whole number"),
+        ({"evaluate_early": 0}, "evaluate_early is 0; allowed: true or false."),
         ({"also_at": (0,)}, "also_at has 0; allowed: whole numbers from 1 to 1,048,576."),
         ({"also_at": ("64",)}, "also_at has '64'; allowed: whole numbers"),
     ],

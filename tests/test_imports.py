@@ -15,12 +15,12 @@ TORCH = {"torch", "safetensors.torch"}
 
 # Each may import what stands before it, never what stands after; a longer name beats a shorter one.
 LAYERS = (
-    ("engine.models.config", "engine.paths", "engine.runs.files", "engine.tokenizer"),
+    ("engine.models.config", "engine.budget", "engine.paths", "engine.runs.files", "engine.tokenizer"),
     ("engine.models.positions",),
     ("engine.models.mixers",),
     ("engine.models.block",),
     ("engine.models.transformer",),
-    ("engine.corpus", "engine.variants", "engine.experiments", "engine.measurements"),
+    ("engine.corpus", "engine.variants", "engine.experiments", "engine.measurements", "engine.ledger"),
     ("engine.runs.spec", "engine.evaluation", "engine.generation", "engine.checkpoint"),
     ("engine.training", "engine.runs.store", "engine.runs.launch"),
     ("engine.probes", "engine.circuits"),
@@ -37,9 +37,11 @@ LAYERS = (
 # Read by Home, Runs and the settings of a page, so none of them may load torch.
 LIGHT = (
     "engine.models.config",
+    "engine.budget",
     "engine.variants",
     "engine.experiments",
     "engine.measurements",
+    "engine.ledger",
     "engine.corpus",
     "engine.tokenizer",
     "engine.paths",
@@ -59,9 +61,11 @@ LIGHT = (
 # Of these not even a function may.
 TORCHLESS = {
     "engine.models.config",
+    "engine.budget",
     "engine.variants",
     "engine.experiments",
     "engine.measurements",
+    "engine.ledger",
     "engine.corpus",
     "engine.tokenizer",
     "engine.commands",

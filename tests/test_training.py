@@ -190,6 +190,11 @@ def test_early_evaluations_double():
     assert [r["step"] for r in run.records() if "validation_perplexity" in r] == [0, 10, 20, 40, 80, 100, 120]
 
 
+def test_a_budget_may_do_without_the_early_evaluations():
+    run = training(budget=replace(BUDGET, steps=50, evaluate_every=30, evaluate_early=False))
+    assert [r["step"] for r in run.records() if "validation_perplexity" in r] == [0, 30, 50]
+
+
 def test_a_clock_set_back_makes_no_negative_time(monkeypatch):
     monkeypatch.setattr("time.time", lambda: 0.0)  # an hour or a life ago: nothing measured may depend on it
     for record in training().records():

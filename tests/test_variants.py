@@ -16,7 +16,7 @@ from engine.variants import VARIANTS, variant
 
 MAX_SOURCE_LINES = 25
 # One model under another table's name, or on another budget.
-RENAMED = {"divided-32", "pre-norm-warmup", "post-norm-warmup"}
+RENAMED = {"divided-32", "divided-128", "pre-norm-warmup", "post-norm-warmup"}
 
 # The ids of the printed rows, a contract for programs (DESIGN, section 3).
 PRINTED = {

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engine import corpus
-from engine.experiments import RESCUE, Experiment, experiment
+from engine.experiments import BREAKING, RESCUE, Experiment, experiment
 from engine.measurements import Measurement
+from engine.models.config import ModelConfig
 from engine.runs.spec import RunSpec
 from engine.variants import variant
+
+OWN = "own"  # stands for a variant in runs of a configuration that is none
 
 
 def specs(
@@ -37,6 +40,48 @@ def specs(
         )
         for seed in seeds
         for name in variants or chosen.variants
+    ]
+
+
+def own(experiment_id: str, config: ModelConfig, budget_name: str, seed: int, corpus_id: str) -> RunSpec:
+    """A run of a configuration of the reader's own, beside an experiment's variants.
+
+    Raises ValueError: when the experiment or budget is unknown; CorpusError (a ValueError): when the text
+        cannot be had.
+    """
+    return RunSpec(
+        experiment=experiment_id,
+        variant=OWN,
+        budget_name=budget_name,
+        config=config,
+        budget=experiment(experiment_id).budget(budget_name),
+        corpus=corpus_id,
+        corpus_sha256=corpus.sha256_of(corpus_id),
+        seed=seed,
+    )
+
+
+def breaking(seeds: Sequence[int], corpus_id: str, settings: Sequence[tuple[int, float]]) -> list[RunSpec]:
+    """Post-norm runs of other warmups and learning rates than the table's.
+
+    settings: (warmup in steps, learning rate).
+    Raises ValueError: when a number is out of range; CorpusError (a ValueError): when the text cannot be had.
+    """
+    usual, sha256 = BREAKING.budget("quick"), corpus.sha256_of(corpus_id)
+    post_norm = variant(BREAKING.variants[0])
+    return [
+        RunSpec(
+            experiment=BREAKING.id,
+            variant=post_norm.id,
+            budget_name="quick",
+            config=post_norm.config,
+            budget=replace(usual, warmup_steps=warmup, learning_rate=rate),
+            corpus=corpus_id,
+            corpus_sha256=sha256,
+            seed=seed,
+        )
+        for seed in seeds
+        for warmup, rate in settings
     ]
 
 

@@ -1,0 +1,329 @@
+"""Positions: five ways to say where a token stands, trained on 64 tokens and read far beyond."""
+
+import random
+from functools import cache
+
+import streamlit as st
+
+from engine.experiments import POSITIONS
+from engine.variants import variant
+from lab import (
+    bench,
+    charts,
+    export,
+    frame,
+    positions_alibi,
+    positions_parts,
+    positions_probes,
+    probing,
+    table,
+    vega,
+)
+from lab.chapter import section
+from lab.controls import Settings, as_it_is, one_of, plain, whole
+from lab.instruments import Choice
+from lab.measured import Sweep
+from lab.positions_probes import Measured, Weights
+
+SECTION = section("positions.py")
+CURVES, OVER_LENGTHS = 432, 672  # px
+WIDE = "Measuring in a process of its own, about ten seconds"
+
+
+def guesses() -> None:
+    """The two predictions."""
+    with st.container(horizontal=True):
+        for name, question in (("inside", positions_parts.INSIDE), ("falls", positions_parts.FALLS)):
+            with st.container(width=bench.HALF):
+                st.pills(
+                    question,
+                    POSITIONS.variants,
+                    format_func=lambda name: plain(variant(name).short),
+                    key=settings.key(name),
+                )
+
+
+def training(choice: Choice) -> Sweep:
+    """The sweep: settings, the curves and the figure over lengths, tables."""
+    sweep, refused = bench.asked((POSITIONS,), choice)
+    said = bench.instrument_row(POSITIONS, sweep, settings, choice)
+    st.caption(positions_parts.budget_line(choice.budget))
+    paused = False
+    with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
+        st.markdown("**Held-out perplexity** :gray[log scale, lower is better]", width="stretch")
+        if sweep.unended:
+            paused = st.toggle("Pause live", key="positions.paused")
+        with st.popover("Export", type="tertiary"):
+            export.downloads(
+                f"{POSITIONS.id}-{choice.budget}",
+                lambda: positions_parts.chart(sweep.again()),
+                lambda: positions_parts.numbers(sweep.again()),
+            )
+    curves = positions_parts.curves_frame(choice.budget, chapters_text=sweep.of_the_chapters_text)
+
+    def draw(now: Sweep) -> None:
+        progress = now.progress if now.unended else 0.0
+        with st.container(horizontal=True, gap="small", key="figure-positions"):
+            with st.container(width=CURVES, gap=None):
+                st.markdown(f":small[**While training** :gray[at {positions_parts.TRAINED} tokens]]")
+                vega.draw(charts.line_chart(curves, bench.chart_lines(now), progress), key="positions.curves")
+            with st.container(width=OVER_LENGTHS, gap=None):
+                st.markdown(":small[**The same weights on longer windows** :gray[once trained]]")
+                vega.draw(positions_parts.chart(now), key="positions.lengths")
+        with st.container(horizontal=True, gap="medium", key="results"):
+            with st.container(width=bench.TABLE_WIDTH):
+                results(now, choice)
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.subheader("What to notice", anchor=False)
+                inside, falls = (st.session_state[settings.key(name)] for name in ("inside", "falls"))
+                words = positions_parts.notice(now, inside, falls)
+                st.markdown(words or "No runs yet. Make your two guesses, then train.")
+
+    bench.follow(sweep, said, draw, refused=refused, paused=paused)
+    return sweep
+
+
+def results(sweep: Sweep, choice: Choice) -> None:
+    """Yours at every length, what the chapter prints, what it says in words."""
+    comparable, text = choice.budget == "chapter", sweep.of_the_chapters_text
+    columns = ("beside the chapter", *table.COLUMNS[1:])
+    lines = positions_parts.beside_the_chapter(sweep)
+    for styler in (
+        positions_parts.lengths_table(sweep),
+        table.four_columns(lines, comparable=comparable, text=text, columns=columns),
+        positions_parts.claims_table(sweep, comparable=comparable and text),
+    ):
+        st.table(styler, border="horizontal", hide_index=True)
+    st.caption(" ".join(positions_parts.remarks(lines, choice, text=text)))
+
+
+@cache
+def trained() -> Weights:
+    """The trained models, looked for once a run of this script and only when a probe was asked for."""
+    return positions_probes.trained()
+
+
+def measured(what: str, weights: Weights, *arguments: str, busy: str = WIDE) -> Measured | None:
+    """What a probe measures, or None where it cannot: the page says why."""
+    place = st.empty()
+    place.caption(busy)
+    try:
+        found = positions_probes.measure(what, weights, *arguments)
+    except (ValueError, OSError) as error:
+        place.markdown(f":red[{plain(str(error))}]")
+        return None
+    place.empty()
+    return found
+
+
+def needed(*schemes: str) -> Weights | None:
+    """The trained models of these schemes, as many as there are; None, with a word to it, without any."""
+    found = {name: one for name, one in trained().items() if name in (schemes or POSITIONS.variants)}
+    if not found:
+        which = f"of {plain(variant(schemes[0]).title)} " if schemes else ""
+        st.markdown(f"No trained model {which}is shipped with this copy. Train the five above first.")
+        return None
+    return found
+
+
+def places() -> None:
+    """Perplexity per position of a long window."""
+    st.header("Where in a long window does it go wrong?", anchor=False)
+    st.markdown(
+        "A window of 512 mixes easy positions with hard ones. Take it apart: how perplexed is each scheme at "
+        "each position, with the same weights?",
+        width=frame.MEASURE,
+    )
+    probing.button("Measure", settings.key("places"))
+    if not probing.asked(settings.key("places")) or (weights := needed()) is None:
+        return
+    if found := measured("places", weights):
+        st.markdown("**Perplexity by position** :gray[log scale, held out, 16 positions a point]")
+        with st.container(key="figure-places"):
+            vega.draw(positions_probes.places_chart(found), key="positions.places")
+        st.markdown(positions_probes.places_words(found), width=frame.MEASURE)
+        st.caption(f"{found['windows']} windows. {positions_probes.whose(weights)}")
+
+
+def untrained_rows() -> None:
+    """The learned table's rows, seen and unseen."""
+    st.header("What lies in the rows that nobody trained?", anchor=False)
+    st.markdown(
+        "The learned table has 512 rows so that a long window can be read at all. Training used the first "
+        "64. How far has each row turned from the random vector it began as?",
+        width=frame.MEASURE,
+    )
+    probing.button("Look", settings.key("rows"))
+    if not probing.asked(settings.key("rows")) or (weights := needed("learned")) is None:
+        return
+    if found := measured("table", weights, busy="Reading the table, some seconds"):
+        st.markdown("**Turned since the first step** :gray[degrees, a stroke a row]")
+        with st.container(key="figure-rows"):
+            vega.draw(positions_probes.rows_chart(found), key="positions.rows")
+        st.markdown(positions_probes.rows_words(found), width=frame.MEASURE)
+        st.caption(positions_probes.whose(weights))
+
+
+def diagonals(distance: str, head: str) -> None:
+    """Two tokens a fixed distance apart, moved through the window."""
+    st.header("What does a score know of place?", anchor=False)
+    st.markdown(
+        "Take one query token and one key token, hold their distance fixed, and move both through the "
+        "window. A scheme that knows distances only draws a flat line.",
+        width=frame.MEASURE,
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-diagonals"):
+        st.select_slider(
+            "Distance t − i, tokens", positions_probes.DISTANCES, key=settings.key("distance"), width=360
+        )
+        st.segmented_control("Head", positions_probes.HEADS, key=settings.key("head"), required=True)
+        probing.button("Move them", settings.key("diagonals"))
+    if not probing.asked(settings.key("diagonals")):
+        return
+    weights = trained()
+    if found := measured("diagonals", weights, busy="Scoring in a process of its own, some seconds"):
+        st.markdown("**Score over the query’s place** :gray[first block, before the mask]")
+        with st.container(key="figure-diagonals"):
+            vega.draw(positions_probes.diagonal_chart(found, distance, head), key="positions.diagonals")
+        with st.container(horizontal=True, gap="medium", key="results-diagonals"):
+            with st.container(width=bench.TABLE_WIDTH):
+                styler = positions_probes.diagonal_table(found, distance, head)
+                st.table(styler, border="horizontal", hide_index=True)
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.markdown(positions_probes.diagonal_words(found, distance, head))
+        fresh = len(weights) < len(POSITIONS.variants)
+        rest = "Fresh ones, seed 0, where none are trained." if fresh else ""
+        st.caption(f"{positions_probes.whose(weights) if weights else 'Weights:'} {rest}".strip())
+
+
+def rescaling() -> None:
+    """RoPE's weights, read with a slower rotation."""
+    st.header("Can a slower rotation repair RoPE at 256?", anchor=False)
+    st.markdown(
+        "Beyond 64 tokens the slow pairs of RoPE turn by angles that training never showed. Turn more "
+        "slowly, and 256 places fit into the angles of 64: all pairs alike (linear), or the slow ones only, "
+        "by a larger base (NTK-aware). Nothing is trained.",
+        width=frame.MEASURE,
+    )
+    probing.button("Rescale", settings.key("rescaled"))
+    if not probing.asked(settings.key("rescaled")) or (weights := needed("rope")) is None:
+        return
+    if found := measured("rescaled", weights):
+        st.markdown("**RoPE, three ways to turn** :gray[held-out perplexity, log scale]")
+        with st.container(horizontal=True, gap="medium", key="results-rescaled"):
+            with st.container(width=bench.TABLE_WIDTH):
+                with st.container(key="figure-rescaled"):
+                    vega.draw(positions_probes.rescaled_chart(found), key="positions.rescaled")
+                st.table(positions_probes.rescaled_table(found), border="horizontal", hide_index=True)
+                st.caption(positions_probes.whose(weights))
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.subheader("Does it repair 256?", anchor=False)
+                st.markdown(positions_probes.rescaled_words(found))
+
+
+def slopes(heads: int) -> None:
+    """ALiBi's penalty, for any number of heads."""
+    st.header("How far does each of ALiBi’s heads see?", anchor=False)
+    st.markdown(
+        "Every head takes a slope times the distance off its scores; a query’s own token loses nothing. "
+        "The slopes are fixed before training. Choose a number of heads, powers of two or not.",
+        width=frame.MEASURE,
+    )
+    st.slider("Heads", 1, positions_alibi.MOST_HEADS, key=settings.key("heads"), width=bench.HALF)
+    with st.container(horizontal=True, gap="medium", key="figure-slopes"):
+        with st.container(width=bench.HALF, gap=None):
+            st.markdown(":small[**Slope of each head** :gray[log scale; grey: the plain formula]]")
+            vega.draw(positions_alibi.slopes_chart(heads), key="positions.slopes")
+        with st.container(width=bench.HALF, gap=None):
+            st.markdown(":small[**What the penalty leaves of a weight** :gray[a line a head]]")
+            vega.draw(positions_alibi.reach_chart(heads), key="positions.reach")
+    st.markdown(positions_alibi.in_words(heads), width=frame.MEASURE)
+
+
+def order(sentence: str, draw: int) -> None:
+    """What models without positions can tell apart."""
+    st.header("What can attention tell without positions?", anchor=False)
+    st.markdown(
+        "Put a sentence of yours into another order and send both through blocks that are not trained at "
+        "all: this is a matter of the architecture, not of what it learned.",
+        width=frame.MEASURE,
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-order"):
+        st.text_input("Your sentence", key=settings.key("sentence"), max_chars=200, width=400)
+        probing.button("Shuffle", settings.key("order"))
+        st.button("Another order", on_click=_another_order, width=160)
+        st.caption(f"Order {draw}")
+    if not probing.asked(settings.key("order")):
+        return
+    arguments = (f"--sentence={sentence}", f"--seed={draw}")
+    if found := measured("order", {}, *arguments, busy="Shuffling in a process of its own, some seconds"):
+        with st.container(horizontal=True, gap="medium", key="results-order"):
+            with st.container(width=bench.TABLE_WIDTH):
+                st.table(positions_probes.order_table(found), border="horizontal", hide_index=True)
+                st.caption(
+                    f"Largest absolute difference of the logits; green: rounding. All tokens moved: "
+                    f"{positions_probes.shuffled(found, 'order')}. All but the last: "
+                    f"{positions_probes.shuffled(found, 'prefix')}. Weights: fresh, seed 0."
+                )
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.markdown(positions_probes.order_words(found))
+
+
+def _another_order() -> None:
+    st.session_state[settings.key("draw")] = random.randrange(10_000)
+
+
+def knowledge() -> None:
+    """How a model without positions knows something of them."""
+    st.subheader("And still it learns something of place", anchor=False)
+    st.markdown(
+        "A causal model without positions is not lost. Read its trained attention: how much of the place can "
+        "be told from it, and what is a shuffled past worth to it?",
+        width=frame.MEASURE,
+    )
+    probing.button("Read it", settings.key("knowledge"))
+    if not probing.asked(settings.key("knowledge")) or (weights := needed()) is None:
+        return
+    if found := measured("knowledge", weights):
+        with st.container(horizontal=True, gap="medium", key="results-knowledge"):
+            with st.container(width=bench.TABLE_WIDTH):
+                st.table(positions_probes.knowledge_table(found), border="horizontal", hide_index=True)
+                st.caption(
+                    f"{found['windows']} held-out windows of {found['length']}. Read off by a linear map of "
+                    f"what attention adds and its squares, fitted on half of the windows, taken on the "
+                    f"other. Perplexity: of the last token of each window. {positions_probes.whose(weights)}"
+                )
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.markdown(positions_probes.knowledge_words(found))
+
+
+settings = Settings(
+    "positions",
+    ("budget", "seeds", "text", "inside", "falls", "distance", "head", "heads", "sentence", "draw"),
+)
+frame.header(
+    SECTION,
+    POSITIONS.question,
+    "Attention has no idea where a token stands; it has to be told. Train five ways of telling on windows of "
+    "64 tokens, then read windows of up to 512 with the same weights.",
+)
+settings.seed("inside", one_of("inside", POSITIONS.variants), None)
+settings.seed("falls", one_of("falls", POSITIONS.variants), None)
+distance = settings.seed("distance", one_of("distance", positions_probes.DISTANCES), "4")
+head = settings.seed("head", one_of("head", positions_probes.HEADS), "1")
+heads = settings.seed("heads", whole("heads", 1, positions_alibi.MOST_HEADS), 4)
+sentence = settings.seed("sentence", as_it_is, positions_probes.SENTENCE)
+draw = settings.seed("draw", whole("draw", 0, 9_999), 0)
+choice = bench.choose(POSITIONS, settings)
+guesses()
+sweep = training(choice)
+frame.sources(POSITIONS.variants, "The code of the five schemes, and what each changes")
+places()
+untrained_rows()
+diagonals(distance, head)
+rescaling()
+slopes(heads)
+order(sentence, draw)
+knowledge()
+bench.watch(sweep)
+frame.footer(SECTION)

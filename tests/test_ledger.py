@@ -1,0 +1,106 @@
+"""Parameters counted from a configuration, against the models themselves."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from engine import ledger
+from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer, parameter_count
+from engine.variants import VARIANTS
+
+BLOCK = VARIANTS["block"].config
+GPT2 = replace(
+    BLOCK, vocab_size=50_257, d_model=768, n_layer=12, n_head=12, max_positions=1024, d_ff=3072,
+    qkv_bias=True, unembedding_bias=False, tied=True,
+)  # fmt: skip
+# Where a real model keeps each part, by what its parameters' names hold.
+PLACES = {
+    "token table": "token_embedding.",
+    "position table": "positions.table.",
+    "W_Q": ".W_Q.",
+    "W_K": ".W_K.",
+    "W_V": ".W_V.",
+    "W_O": ".W_O.",
+    "score scale": (".scale", ".norm_q.", ".norm_k."),
+    "learned matrix": ".matrix",
+    "feed-forward": (".sublayer.0.", ".sublayer.2."),
+    "norms": ".norm.",
+    "final norm": "final_norm.",
+    "unembedding": "unembedding.",
+}
+
+
+def of_the_model(config):
+    """The same by part, read off the model itself."""
+    with torch.device("meta"):
+        model = Transformer(config)
+    found = dict.fromkeys(PLACES, 0)
+    for name, parameter in model.named_parameters():
+        places = [part for part, words in PLACES.items() if any(w in name for w in _listed(words))]
+        assert len(places) == 1, name
+        found[places[0]] += parameter.numel()
+    assert sum(found.values()) == parameter_count(model)
+    return {part: number for part, number in found.items() if number}
+
+
+def _listed(words):
+    return (words,) if isinstance(words, str) else words
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_part_of_every_variant_is_counted_as_the_model_has_it(name):
+    config = VARIANTS[name].config
+    assert ledger.parameters(config) == of_the_model(config)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"connection": "post-norm", "n_layer": 3},
+        {"mixer": "none"},
+        {"mixer": "matrix", "max_positions": 7},
+        {"n_layer": 0},
+        {"d_ff": 0, "mixer": "none"},
+        {"d_head": 5, "n_head": 3, "qkv_bias": True, "output_bias": False},
+        {"score_scale": "qk-norm", "d_head": 6},
+        {"tied": True, "unembedding_bias": False},
+    ],
+)
+def test_any_other_model_too(change):
+    config = replace(BLOCK, **change)
+    assert ledger.parameters(config) == of_the_model(config)
+
+
+def test_the_chapters_block():
+    assert ledger.total(BLOCK) == 477_696
+    assert sum(ledger.block_parameters(BLOCK).values()) == 197_888
+    assert ledger.feed_forward_share(BLOCK) == pytest.approx(0.666, abs=5e-4)
+    two = ledger.total(VARIANTS["two-blocks"].config)
+    assert two - ledger.total(BLOCK) == 197_888
+
+
+@pytest.mark.parametrize(
+    ("name", "added"),
+    [("head-projected", 16_512), ("four-heads", 0), ("block", 768), ("block-dropout", 0)],
+)
+def test_what_a_rung_adds(name, added):
+    parent = VARIANTS[VARIANTS[name].parent]
+    assert ledger.total(VARIANTS[name].config) - ledger.total(parent.config) == added
+
+
+def test_two_thirds_at_any_width():
+    for width in (64, 128, 768, 4096, 12_288):
+        share = ledger.feed_forward_share(replace(BLOCK, d_model=width, n_head=1, d_ff=4 * width))
+        assert share == pytest.approx(2 / 3, abs=0.003)
+
+
+def test_gpt2_small():
+    assert ledger.total(GPT2) == 124_439_808
+    assert sum(ledger.block_parameters(GPT2).values()) == 7_087_872
+
+
+def test_a_block_of_nothing_has_no_share():
+    assert ledger.feed_forward_share(ModelConfig()) is None
+    assert ledger.feed_forward_share(VARIANTS["head-added"].config) == 0

@@ -1,0 +1,482 @@
+"""The page Ladder: what each part buys and costs, by heart, dropout, probes, a rung of one's own, samples."""
+
+import json
+from dataclasses import asdict
+
+import pyarrow
+import pytest
+import torch
+
+from engine import checkpoint, reference
+from engine.experiments import GAP, LADDER, PERPLEXITY, TRAIN
+from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer
+from engine.reference import Reference, ReferenceRow
+from engine.runs import files, launch
+from engine.runs.store import Store
+from engine.variants import VARIANTS, variant
+from lab import ladder_own, ladder_parts, ladder_probe, probing
+from lab.run_card import command
+from lab.styles import style
+from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
+
+# Held out and on the text trained on, at the chapter's budget: near what the chapter has.
+ENDS = {
+    "average-added": (60.5, 55.0),
+    "average-added-positions": (61.0, 54.0),
+    "head-replaces": (55.4, 45.0),
+    "head-added": (46.4, 38.0),
+    "head-projected": (45.4, 37.0),
+    "four-heads": (43.4, 35.0),
+    "feed-forward": (39.9, 22.0),
+    "block": (38.0, 19.0),
+    "two-blocks": (40.5, 14.5),
+    "block-dropout": (36.0, 24.0),
+    "own": (37.0, 20.0),
+}
+
+
+def opened(**query):
+    return open_page("ladder", **query)
+
+
+def charts(page):
+    """Every chart's datasets, rows by dataset's name, in the order of the page."""
+    return [
+        {
+            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
+            for one in node.proto.datasets
+        }
+        for node in nodes(page)
+        if node.type == "vega_lite_chart"
+    ]
+
+
+def tables(page):
+    """Every table as it is shown: rows of cells by column."""
+    for table in page.table:
+        styler = table.proto.arrow_data.styler.display_values
+        rows = pyarrow.ipc.open_stream(styler).read_all().to_pylist()
+        yield [
+            {name: cell.replace("\u00a0", " ").replace("\\", "") for name, cell in row.items()}
+            for row in rows
+        ]
+
+
+def cells(page, column):
+    """The first table with such a column, by the words of its first cells."""
+    rows = next(rows for rows in tables(page) if column in rows[0])
+    first = next(iter(rows[0]))
+    return {row[first].rpartition("] ")[2].removeprefix("● "): row for row in rows}
+
+
+def measure(text, budget="chapter", seeds=(0,), state="done", step=None, specs=None):
+    """Runs in some state with curves up to a step. Returns them."""
+    store = Store()
+    sweep = store.submit(specs or launch.specs(LADDER.id, budget, seeds, text), "local")
+    for run in store.runs(sweep=sweep):
+        if state == "queued":
+            continue
+        held, train = (value + 0.1 * run.spec.seed for value in ENDS[run.spec.variant])
+        steps = run.spec.budget.steps
+        records = [
+            {"step": at, "seconds": at / 10, "loss_nats": 3.0, PERPLEXITY: held + 900 / (1 + at)}
+            for at in range(0, (step or steps) + 1, max(1, steps // 20))
+        ]
+        folder = store.directory(run.id)
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        store.advance(
+            run.id, "queued", state, measured={PERPLEXITY: held, TRAIN: train} if state == "done" else {},
+            started=run.created + 10, seconds=270.0, ended=None if state == "running" else run.created + 1110,
+        )  # fmt: skip
+    return store.runs(sweep=sweep)
+
+
+def weights_of(run):
+    """Put an untrained model's weights where a run leaves its own."""
+    torch.manual_seed(run.id)
+    path = Store().directory(run.id) / "checkpoint.safetensors"
+    tensors = checkpoint.model_tensors(Transformer(run.spec.config))
+    checkpoint.save(path, tensors, {"config": run.spec.config.to_dict()})
+    return path
+
+
+def test_an_empty_page_has_its_frame_and_says_what_to_do(text):
+    page = opened()
+    assert page.title[0].value == LADDER.question
+    assert page.caption[0].value == "6 of 14 · The block"
+    assert page.button(key="ladder.train").label == "Train ten models"
+    words = said(page)
+    assert "No runs yet. Make your two guesses, then train." in words
+    assert "No reference is shipped with this copy." in words
+    assert [row["text"] for row in charts(page)[0]["rules"] if row["text"]] == [
+        "chapter 38.07 and 40.57, after 3,000 steps",
+        "chapter 60.45, after 3,000 steps",
+    ]
+    table = cells(page, "model")
+    assert len(table) == len(LADDER.variants)
+    assert {row["yours"] for row in table.values()} == {":gray[–]"}
+    assert [row["chapter"] for row in cells(page, "points of perplexity").values()] == [
+        ":gray[*≈ −14*]",
+        ":gray[*≈ 9*]",
+        ":gray[*≈ −3*]",
+        ":gray[*≈ −1.8*]",
+    ]
+    assert Store().runs() == []
+
+
+def test_train_queues_every_rung(text):
+    page = opened(seeds="0,1")
+    page.button(key="ladder.train").click()
+    rerun(page)
+    runs = Store().runs()
+    assert [run.spec.variant for run in runs] == [*LADDER.variants] * 2
+    assert page.button(key="ladder.cancel").label == "Cancel"
+
+
+def test_a_running_ladder_shows_its_curves_and_progress(text):
+    measure(text, state="running", step=600)
+    page = opened(budget="chapter")
+    assert "Running: step 600 of 3,000" in said(page)
+    chart = charts(page)[0]
+    looks = {(row["name"], row["slot"], row["dash"]) for row in chart["curves"]}
+    assert ("one head", "violet", "solid") in looks
+    assert ("+ LayerNorm", "green", "solid") in looks
+    assert ("dropout 0.1", "green", "dashed") in looks
+    assert len({(slot, dash) for _, slot, dash in looks}) == len(LADDER.variants)
+    assert chart["done"] == [{"from": 0, "to": 600.0}]
+    assert "Your guesses are answered here when every rung has ended." in said(page)
+
+
+def test_results_answer_the_guesses_and_give_each_part_its_worth(text):
+    measure(text, seeds=(0, 1))
+    page = opened(budget="chapter", seeds="0,1", buys="four-heads", best="two-blocks")
+    words = said(page)
+    assert "You guessed *four heads*. Most is bought by **learned weights for equal ones**: 14.6" in words
+    assert "You guessed *two blocks*. Best on held-out text is **a block with dropout 0.1**, 36.0" in words
+    assert "The same head in place of the token costs 9.0 points" in words
+    part = cells(page, "part")
+    assert list(part) == list(ladder_parts.PARTS.values())
+    assert part["learned weights for equal ones"]["bought, yours"] == "**+14.6**"
+    assert part["learned weights for equal ones"]["parameters"] == "+49,152"
+    assert part["learned weights for equal ones"]["per 1,000"] == "+0.30"
+    assert part["the token replaced, not added to"]["bought, yours"] == "**−9.0**"
+    assert part["W_O"]["parameters"] == "+16,512"
+    assert part["W_O"]["per 1,000"] == "+0.061"
+    assert (part["four heads for one"]["parameters"], part["four heads for one"]["per 1,000"]) == (
+        "0",
+        ":gray[–]",
+    )
+    assert part["LayerNorm"]["parameters"] == "+768"
+    assert part["a second block"]["bought, yours"] == "**−2.5**"
+    beside = cells(page, "points of perplexity")
+    assert beside["one head, beside the added average"]["yours"].startswith("**−14.1**")
+    assert beside["four heads and W_O, beside one head"]["yours"].startswith("**−3**")
+    assert beside["four heads and W_O, beside one head"]["difference"].startswith(":green[")
+    assert (
+        "W_O alone buys 1.0 points; four heads in place of one, with not a parameter more, buys 2.0" in words
+    )
+    assert "The heads brought 67 % of the two together." in words
+
+
+def test_two_blocks_know_their_text_by_heart(text):
+    measure(text)
+    page = opened(budget="chapter")
+    table = cells(page, "on its own text")
+    assert [row["chapter"] for row in table.values()] == ["18.77", "14.49", ":gray[–]"]
+    assert [row["yours"] for row in table.values()] == ["**19.0**", "**14.5**", "**24.0**"]
+    words = said(page)
+    assert "2.00 times as perplexed as on its own with one block, 2.79 times with two." in words
+    assert "The second block costs 2.5 points" in words
+    held, trained = charts(page)[1:3]
+    assert {row["name"] for row in held["curves"]} == {"+ LayerNorm", "two blocks", "dropout 0.1"}
+    assert trained["curves"][0]["train_perplexity"] == pytest.approx(20.09, abs=0.01)
+    assert [row["text"] for row in trained["rules"] if row["text"]] == ["chapter 18.8 and 14.5"]
+
+
+def test_dropout_is_compared_at_both_budgets(text):
+    names = ("block", "block-dropout")
+    measure(text, specs=launch.specs(LADDER.id, "chapter", (0,), text, names))
+    page = opened()
+    table = cells(page, "budget")
+    quick, chapter = table.values()
+    assert (quick["no dropout"], quick["bought"]) == (":gray[–]", ":gray[–]")
+    assert (chapter["no dropout"], chapter["bought"]) == ("**38.0**", "**+2.0**")
+    page.button(key="ladder.passes-train").click()
+    rerun(page)
+    queued = Store().runs(states=["queued"])
+    assert [(run.spec.variant, run.spec.budget_name) for run in queued] == [(name, "quick") for name in names]
+
+
+def test_passes_over_a_text():
+    assert ladder_parts.times(59.4) == "59\u00a0passes"
+    assert ladder_parts.times(0.99) == "0.99\u00a0passes"
+    assert ladder_parts.times(None) == "unknown passes"
+    assert ladder_parts.passes(LADDER.budget("quick"), "upload-0000000000000000") is None
+
+
+def test_a_shipped_reference_stands_in_every_table(text, no_reference):
+    def row(name):
+        held, train = ENDS[name]
+        measured = {str(seed): {PERPLEXITY: held + seed, TRAIN: train} for seed in (0, 1)}
+        return ReferenceRow(measured=measured, curves={}, losses=[])
+
+    shipped = Reference(
+        id=LADDER.id, device="CPU, 2 cores", threads=1, versions={}, date="2026-01-02", corpus_sha256="",
+        code="", rows={name: row(name) for name in LADDER.variants},
+    )  # fmt: skip
+    files.write_json(no_reference / f"{LADDER.id}.json", asdict(shipped))
+    reference.load.cache_clear()
+    page = opened(budget="chapter")
+    assert "Reference: shipped runs, CPU, 2 cores, 2026-01-02." in said(page)
+    assert cells(page, "model")["+ LayerNorm: a whole block"]["reference"].startswith("38.5 :gray[±")
+    part = cells(page, "part")
+    assert part["W_O"]["reference"] == "+1.0 :gray[± 0.0]"
+    assert part["W_O"]["per 1,000"] == ":gray[+0.061]"
+    assert part["learned weights for equal ones"]["reference"].startswith("+14.6")
+    gap = cells(page, "points of perplexity")["one head, beside the added average"]
+    assert gap["reference"].startswith("−14.1")
+    assert cells(page, "on its own text")["two blocks"]["reference"].startswith("14.5")
+    assert cells(page, "budget")[":gray[reference]"]["bought"].startswith("+2.0")
+    assert {line["yours"] for line in cells(page, "model").values()} == {":gray[–]"}
+    assert shipped.rows["four-heads"].measured["0"].get(GAP) is None  # the file holds none; loading adds it
+
+
+def test_where_the_parameters_are(text):
+    page = opened(width="12288")
+    table = cells(page, "of the block")
+    assert table["+ LayerNorm: a whole block"]["parameters"] == "477,696"
+    assert table["+ LayerNorm: a whole block"]["of the block"] == "**66.6 %**"
+    assert table["one head added, with positions"]["of the block"] == ":gray[–]"
+    parts = cells(page, "share")
+    assert parts["feed-forward"]["share"] == "66.7 %"
+    assert parts["W_Q"]["parameters"] == f"{12288**2:,}"
+
+
+# A rung of one's own
+
+
+def test_the_chapters_block_is_no_rung_of_ones_own(text):
+    page = opened()
+    assert "This is *the chapter’s block* itself, 477,696 parameters" in said(page)
+    assert page.button(key="ladder.own-train").disabled
+    assert "own" not in str(charts(page)[0])
+
+
+def test_an_own_rung_is_trained_beside_the_ladder(text):
+    page = opened(budget="chapter", positions="rope")
+    assert "Nearest on the ladder: *the chapter’s block*; yours has `positions = 'rope'`" in said(page)
+    page.button(key="ladder.own-train").click()
+    rerun(page)
+    (run,) = Store().runs()
+    assert (run.spec.variant, run.spec.experiment, run.spec.config.positions) == ("own", "ladder", "rope")
+    assert run.spec.budget == LADDER.budget("chapter")
+    assert page.button(key="ladder.own-cancel").label == "Cancel"
+    assert page.button(key="ladder.train").label == "Train ten models"  # the ladder itself is not under way
+    assert command(run).line is None
+    assert "your own" in command(run).why_not
+
+
+def test_a_finished_own_rung_joins_curves_and_tables(text):
+    config = ladder_config(positions="rope", layers="2")
+    measure(text, specs=[launch.own(LADDER.id, config, "chapter", 0, text)])
+    page = opened(budget="chapter", positions="rope", layers="2")
+    chart = charts(page)[0]
+    assert {(row["name"], row["slot"]) for row in chart["curves"] if row["kind"] == "mean"} == {
+        ("your own rung", "sky")
+    }
+    assert cells(page, "model")["your own rung"]["yours"] == "**37.0**"
+    assert cells(page, "of the block")["your own rung"]["parameters"] == "659,200"
+    assert "○" in "".join(str(table.value.iloc[:, 0].tolist()) for table in page.table)
+    assert style("own").slot == "sky"
+
+
+def ladder_config(**changes):
+    block = VARIANTS["block"].config.changes()
+    names = {"layers": "n_layer", "ff": "d_ff", "heads": "n_head"}
+    return ModelConfig(
+        **{**block, **{names.get(k, k): int(v) if k in names else v for k, v in changes.items()}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"heads": "3"}, "D_model 128 does not divide into 3 heads; choose n_head so that it does"),
+        (
+            {"mixer": "average", "positions": "rope"},
+            "Rope acts on attention scores; the mixer average has none.",
+        ),
+        ({"positions": "rope", "heads": "128"}, "RoPE turns pairs of numbers; a head of 1 has an odd one."),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_the_configurations_words(text, query, sentence):
+    page = opened(**query)
+    assert sentence in said(page)
+    assert page.button(key="ladder.own-train").disabled
+    assert Store().runs() == []
+
+
+def test_the_parts_live_in_the_url(text):
+    page = opened(
+        mixer="raw", connection="add", heads="8", projection="no", ff="0", layers="3", dropout="0.2"
+    )
+    assert page.selectbox(key="ladder.mixer").value == "raw"
+    assert page.number_input(key="ladder.layers").value == 3
+    page.selectbox(key="ladder.mixer").select("query-key")
+    rerun(page)
+    assert page.query_params["mixer"] == "query-key"
+    own, _ = ladder_own_of(page)
+    assert own == ModelConfig(
+        mixer="query-key", connection="add", positions="learned", n_head=8, d_ff=0, n_layer=3, dropout=0.2
+    )
+
+
+def ladder_own_of(page):
+    chosen = {name: page.session_state[f"ladder.{name}"] for name in ladder_own.NAMES}
+    return (
+        ModelConfig(
+            mixer=chosen["mixer"], connection=chosen["connection"], positions=chosen["positions"],
+            n_head=chosen["heads"], output_projection=chosen["projection"] == "yes",
+            d_ff=int(chosen["ff"]), n_layer=chosen["layers"], dropout=float(chosen["dropout"]),
+        ),
+        chosen,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LADDER.variants)
+def test_every_rung_is_nearest_to_itself(name):
+    assert ladder_own.nearest(variant(name).config) == (name, {})
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ({"mixer": "unmasked"}, "mixer is 'unmasked'; allowed: none, average, matrix, raw, query-key"),
+        ({"heads": "0"}, "heads is '0'; allowed: a whole number from 1 to 128. Used: 4."),
+        ({"layers": "24"}, "layers is '24'; allowed: a whole number from 0 to 12. Used: 1."),
+        ({"ff": "513"}, "ff is '513'; allowed: 0, 128, 256, 512, 1024, 2048. Used: 512."),
+        ({"width": "1"}, "width is '1'; allowed: 64, 128"),
+        ({"buys": "luck"}, "buys is 'luck'; allowed: average-added-positions, head-added"),
+        ({"temperature": "2"}, "temperature is '2'; allowed: 0, 0.5, 0.8, 1. Used: 0.8."),
+        ({"rung": "1"}, "rung is no setting of this page"),
+        ({"dropout": ["0.1", "0.2"]}, "dropout is given two times"),
+    ],
+)
+def test_a_bad_value_in_the_url_is_named(text, query, complaint):
+    assert complaint in said(opened(**query))
+
+
+# Probes
+
+
+@pytest.fixture
+def probed(monkeypatch):
+    """The document of ``engine.probes.block`` without its process."""
+    from engine.probes import block
+
+    document = block.report(None, 0)
+    asked = []
+
+    def measured(module, *arguments):
+        asked.append((module, *arguments))
+        return document
+
+    monkeypatch.setattr(probing, "measured", measured)
+    return asked
+
+
+def test_attention_is_linear_and_the_feed_forward_is_not(text, probed):
+    page = opened()
+    page.button(key="ladder.linear").click()
+    rerun(page)
+    assert probed == [("engine.probes.block",)]
+    table = cells(page, "off by")
+    assert table["attention, its weights frozen"]["linear"] == "yes"
+    assert table["feed-forward without its GELU"]["linear"] == "yes"
+    assert table["feed-forward"]["linear"] == ":red[no]"
+    words = said(page)
+    assert "weights as torch draws them, seed 0; no trained block is here yet" in words
+    assert "they could be one" in words
+    line = charts(page)[-1]["lines"]
+    assert {row["name"] for row in line} == {"frozen attention", "feed-forward"}
+
+
+def test_layer_norm_keeps_four_promises(text, probed):
+    page = opened()
+    page.button(key="ladder.norms").click()
+    rerun(page)
+    table = cells(page, "LayerNorm")
+    assert [row["LayerNorm"] for row in table.values()] == ["**0**"] * 4 + ["computed"]
+    training = [row["BatchNorm, training"] for row in table.values()]
+    assert all(cell.startswith(":red[") for cell in training)
+    assert training[-1] == ":red[refused]"
+    assert "LayerNorm keeps all four" in said(page)
+    assert "Expected more than 1 value per channel" in said(page)
+
+
+def test_a_probe_that_fails_says_so(text, monkeypatch):
+    def fails(*_):
+        raise ValueError("It could not be measured: no memory")
+
+    monkeypatch.setattr(probing, "measured", fails)
+    page = opened()
+    page.button(key="ladder.norms").click()
+    rerun(page)
+    assert "It could not be measured: no memory" in said(page)
+
+
+def test_the_probe_looks_into_a_trained_block_where_there_is_one(text, probed):
+    run = next(run for run in measure(text, "quick") if run.spec.variant == "block")
+    path = weights_of(run)
+    _, whose = ladder_probe.measure()
+    assert probed == [("engine.probes.block", "--weights", str(path))]
+    assert whose == f"weights: yours, run #{run.id}, quick budget, seed 0"
+
+
+# Samples
+
+
+def test_rungs_write_side_by_side(text):
+    config = ladder_config(positions="rope")
+    runs = measure(text, "quick")[:2]
+    runs += measure(text, specs=[launch.own(LADDER.id, config, "quick", 0, text)])
+    for run in runs:
+        weights_of(run)
+    page = opened(prompt="ROMEO:", positions="rope")
+    page.button(key="ladder.write").click()
+    rerun(page)
+    written = [code.value for code in page.code if code.value.startswith("ROMEO:")]
+    assert len(written) == 3
+    assert all(len(one) > len("ROMEO:") for one in written)
+    words = said(page)
+    assert words.count("No trained model of this rung is here yet.") == len(LADDER.variants) - 2
+    assert words.count("Weights: yours, run #") == 3
+
+
+def test_an_empty_prompt_is_refused_in_one_line(text):
+    weights_of(measure(text, "quick")[0])
+    page = opened(prompt=" ")
+    page.button(key="ladder.write").click()
+    rerun(page)
+    assert said(page).count("The prompt has no token; allowed: at least one.") == 1
+
+
+def test_without_models_nothing_is_written(text):
+    page = opened()
+    page.button(key="ladder.write").click()
+    rerun(page)
+    assert said(page).count("No trained model of this rung is here yet.") == len(LADDER.variants)
+
+
+def test_the_page_opens_and_is_set_without_torch(text, python):
+    loaded, failed, seconds = torch_failed_seconds(
+        python,
+        "ladder",
+        text,
+        "page.query_params['positions'] = 'rope'",
+        "page.query_params['width'] = '768'",
+    )
+    assert (loaded, failed) == (False, False)
+    assert seconds < 3

@@ -1,0 +1,412 @@
+"""The page Norm placement: the bench, gradients before and while training, and where post-norm breaks."""
+
+import json
+from typing import Any
+
+import pyarrow
+import pytest
+
+from engine.experiments import BREAKING, NORM_PLACEMENT
+from engine.measurements import PLACEMENTS
+from engine.runs import launch
+from engine.runs.store import Store
+from lab import norm_blocks, norm_breaking, norm_start, run_card
+from lab.norm_breaking import PRESETS, RATES, WARMUPS, Cut
+from lab.norm_start import Measured
+from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
+
+ENDS = {"pre-norm": 37.9, "pre-norm-warmup": 37.7, "post-norm": 308.6, "post-norm-warmup": 38.0}
+SHRINKING = {"pre-norm": 1.0, "pre-norm-warmup": 1.0, "post-norm": 4.0, "post-norm-warmup": 1.5}  # a block
+
+
+def opened(**query):
+    return open_page("norm", **query)
+
+
+def charts(page):
+    """Every chart's datasets, rows by dataset's name, in the order of the page."""
+    return [
+        {
+            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
+            for one in node.proto.datasets
+        }
+        for node in nodes(page)
+        if node.type == "vega_lite_chart"
+    ]
+
+
+def cells(page, first):
+    """The table whose first column's name begins so, as it is shown."""
+    tables = [
+        pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
+        for table in page.table
+    ]
+    rows = next(rows for rows in tables if next(iter(rows[0])).startswith(first))
+    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
+
+
+def gradients(shrinking, step):
+    """Norms of twelve blocks that shrink by a factor a block towards the first, from step 20 on."""
+    factor = shrinking if step >= 20 else 1.05
+    return [0.1 / factor ** (11 - block) for block in range(12)]
+
+
+def write(run, state, ends, shrinking, last=None, reason=""):
+    """Put a run into a state, with records up to a step."""
+    store, steps = Store(), run.spec.budget.steps
+    last = steps if last is None else last
+    records: list[dict[str, Any]] = []
+    for step in range(0, last + 1, 10):
+        record: dict[str, Any] = {"step": step, "seconds": step / 10}
+        if step:
+            record |= {"loss_nats": 5.0, "grad_norm_blocks": gradients(shrinking, step)}
+        if step % 20 == 0:
+            record["validation_perplexity"] = (ends or 40.0) + 900 / (1 + step)
+        records.append(record)
+    if state == "diverged":
+        records[-1] = {"step": last, "loss_nats": 140.0, "grad_norm_blocks": [None] * 12, "seconds": 1.0}
+    folder = store.directory(run.id)
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    measured = {"done": {"validation_perplexity": ends}, "diverged": {"validation_perplexity": None}}
+    store.advance(
+        run.id, "queued", state, reason=reason, measured=measured.get(state, {}),
+        started=run.created + 10, seconds=27.0, ended=None if state == "running" else run.created + 40,
+    )  # fmt: skip
+
+
+def measure(text, budget="chapter", seeds=(0,), state="done", last=None):
+    """Runs of the table in some state."""
+    store = Store()
+    sweep = store.submit(launch.specs(NORM_PLACEMENT.id, budget, seeds, text), "local")
+    for run in store.runs(sweep=sweep):
+        name = run.spec.variant
+        write(run, state, ENDS[name] + 0.1 * run.spec.seed, SHRINKING[name], last)
+
+
+def measure_cells(text, *cells_of_grid):
+    """Finished runs of some cells of the grid: broken above the usual rate without a warmup, lost at 1."""
+    store = Store()
+    sweep = store.submit(launch.breaking((0,), text, cells_of_grid), "local")
+    for run in store.runs(sweep=sweep):
+        warmup, rate = norm_breaking.cell_of(run.spec)
+        if rate == 1.0:
+            write(run, "diverged", None, 4.0, 10, "diverged at step 3: loss is 140 nats")
+        else:
+            broken = rate > 0.001 * (1 + warmup / 30)
+            write(run, "done", 330.0 if broken else 240.0, 4.0 if broken else 1.2)
+
+
+def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
+    page = opened()
+    assert page.title[0].value == NORM_PLACEMENT.question
+    assert page.caption[0].value == "7 of 14 · The block"
+    assert [header.value for header in page.header] == [
+        "Before the first step",
+        "While it trains",
+        "Where does post-norm break?",
+    ]
+    assert page.button(key="norm.train").label == "Train four models"
+    assert page.button(key="norm.breaking-train").label == "Train five models"
+    assert len(charts(page)) == 1 + 1 + 2 + 2
+    words = said(page)
+    assert "Quick: 12 blocks, 120 steps of 4 × 64 tokens at learning rate 0.001" in words
+    assert "post-norm without a warmup is far behind the other three" in words
+    assert "Nothing is recorded yet." in words
+    assert "Nothing of this row is trained yet." in words
+    assert [row["chapter"] for row in cells(page, "model")] == ["37.82", "37.62", "308.05", "37.88"]
+    start = cells(page, "gradient norm")
+    assert [row["chapter"] for row in start] == ["0.0498", "0.0657", "1.32", "0.0977", "0.1613", "1.65"]
+    assert {row["yours"] for row in start} == {":gray[–]"}
+    named = {row["name"] for row in charts(page)[1]["curves"]}
+    assert named == {"chapter, pre-norm", "chapter, post-norm"}
+    labels = [row["text"] for row in charts(page)[0]["rules"] if row["text"]]
+    assert labels == [
+        "chapter 37.82, 37.62 and 37.88, after 1,000 steps",
+        "chapter 308.05, after 1,000 steps",
+    ]
+    assert Store().runs() == []
+
+
+def test_train_queues_the_four_and_warms_two_of_them_up(text):
+    page = opened(budget="chapter")
+    page.button(key="norm.train").click()
+    rerun(page)
+    warmups = {run.spec.variant: run.spec.budget.warmup_steps for run in Store().runs()}
+    assert warmups == {"pre-norm": 0, "pre-norm-warmup": 200, "post-norm": 0, "post-norm-warmup": 200}
+    assert page.button(key="norm.cancel").label == "Cancel"
+    assert page.button(key="norm.breaking-train").label == "Train five models"
+
+
+def test_running_models_are_drawn_as_far_as_they_are(text):
+    measure(text, state="running", last=400)
+    page = opened(budget="chapter", at="300")
+    assert "Running: step 400 of 1,000" in said(page)
+    curves = [row for row in charts(page)[0]["curves"] if row["kind"] == "mean"]
+    assert {(row["name"], row["slot"], row["dash"]) for row in curves} == {
+        ("pre-norm", "green", "dashed"),
+        ("pre-norm, warmup", "green", "solid"),
+        ("post-norm", "red", "dashed"),
+        ("post-norm, warmup", "red", "solid"),
+    }
+    assert max(row["step"] for row in curves) == 400
+    assert len(cells(page, "yours, step 300")) == 4
+    later = opened(budget="chapter", at="500")
+    assert "Not every model has come to this step" in said(later)
+
+
+def test_finished_models_stand_beside_the_chapter_and_answer_the_guesses(text):
+    measure(text, seeds=(0, 1))
+    page = opened(budget="chapter", seeds="0,1", best="pre-norm", worst="post-norm")
+    rows = cells(page, "model")
+    assert [row["yours"].partition(" ")[0] for row in rows] == [
+        "**38.0**",
+        "**37.8**",
+        "**308.7**",
+        "**38.0**",
+    ]
+    assert all(row["difference"].startswith(":green[") for row in rows)
+    words = said(page)
+    assert "You guessed *pre-norm*. The best is **pre-norm, warmup**" in words
+    assert "post-norm ends at **8.13 times** the perplexity of pre-norm" in words
+    assert "A warmup saves post-norm 270.6 points." in words
+
+
+def test_scrubbing_shows_where_post_norm_breaks(text):
+    measure(text, budget="quick")
+    page = opened(at="10")
+    assert page.slider(key="norm.at").max == 120
+    early = cells(page, "yours, step 10")
+    assert early[2]["last / first"] == "**1.7**"
+    page.slider(key="norm.at").set_value(60)
+    rerun(page)
+    assert page.query_params["at"] == "60"
+    rows = cells(page, "yours, step 60")
+    assert [row["last / first"] for row in rows] == ["**1**", "**1**", "**4,200,000**", "**86**"]
+    assert rows[2]["block 1"] == "**2.4 × 10⁻⁸**"
+    assert [row["broken from"] for row in rows] == [":gray[never]"] * 2 + [":red[step 20]", ":gray[never]"]
+    ratios, blocks = charts(page)[2:4]
+    assert ratios["here"] == [{"step": 60}]
+    post = [row["norm"] for row in blocks["curves"] if row["name"] == "post-norm" and row["kind"] == "mean"]
+    assert post == pytest.approx(gradients(4.0, 60))
+    words = said(page)
+    assert "block 1 gets 0.1 in pre-norm and **2.4 × 10⁻⁸** in post-norm" in words
+    assert "shrinks 4.0 times a block" in words
+    assert "it is broken from step 20 on" in words
+
+
+def test_a_step_of_a_longer_budget_is_named_and_brought_back(text):
+    page = opened(at="700")
+    assert "Step 700 is beyond this budget’s 120. Used: 120." in said(page)
+    rerun(page)
+    assert page.query_params["at"] == "120"
+    assert "beyond" not in said(page)
+
+
+DOCUMENT = {
+    "rows": [
+        {
+            "placement": placement,
+            "seed": 0,
+            "loss_nats": 7.1,
+            "qkv": [low + (high - low) * block / 11 for block in range(12)],
+            "W_O": [0.05 * (1 + block / 11) for block in range(12)],
+            "block": [0.2] * 12,
+        }
+        for placement, low, high in (("pre-norm", 0.05, 0.066), ("post-norm", 0.1, 0.16))
+    ],
+    "text": "Tiny Shakespeare",
+    "of_the_chapters_text": True,
+    "seconds": 7.5,
+}  # fmt: skip
+
+
+def test_gradients_are_measured_when_asked_for(text, monkeypatch):
+    asked = []
+
+    def measured(module, *arguments):
+        asked.append((module, *arguments))
+        return {**DOCUMENT, "rows": [{**row, "seed": int(arguments[1])} for row in DOCUMENT["rows"]]}
+
+    monkeypatch.setattr(norm_start.probing, "measured", measured)
+    page = opened(seeds="0,1")
+    assert not asked
+    page.button(key="norm.measure").click()
+    rerun(page)
+    assert asked == [("engine.probes.norms", "--seeds", seed, "--text", text) for seed in ("0", "1")]
+    rows = cells(page, "gradient norm")
+    assert rows[0]["yours"] == "**0.0500** :gray[± 0.0000]"
+    assert rows[5]["yours"].startswith("**1.60**")
+    assert all(row["difference"].startswith(":green[") for row in rows)
+    assert "Measured in 15.0 s" in said(page)
+    assert "grows 1.32 times in pre-norm and **1.60 times** in post-norm: steeper" in said(page)
+    assert len(cells(page, "block")) == 12
+    page.segmented_control(key="norm.of").set_value("block")
+    rerun(page)
+    rows = cells(page, "gradient norm")
+    assert {row["chapter"] for row in rows} == {":gray[–]"}
+    assert rows[2]["yours"].startswith("**1.00**")
+    assert {row["name"] for row in charts(page)[1]["curves"]} == set(PLACEMENTS)
+    assert page.query_params["of"] == "block"
+    page.segmented_control(key="norm.seeds").set_value("0")
+    rerun(page)
+    assert "Measure again for what is set now" in said(page)
+    assert len(list(norm_start.rows(Measured((DOCUMENT,))))) == 1 + 2 * 12
+
+
+def test_gradients_that_cannot_be_measured_are_told(text, monkeypatch):
+    def refused(*_):
+        raise ValueError("It could not be measured: no room")
+
+    monkeypatch.setattr(norm_start.probing, "measured", refused)
+    page = opened()
+    page.button(key="norm.measure").click()
+    rerun(page)
+    assert "It could not be measured: no room" in said(page)
+
+
+def test_another_text_is_compared_with_nothing():
+    other = Measured(({**DOCUMENT, "text": "Python reference", "of_the_chapters_text": False},))
+    assert "so nothing is compared" in norm_start.remarks(other)
+    named = {row["name"] for row in norm_start.chart(other, "qkv", chapters_text=False)["datasets"]["curves"]}
+    assert named == set(PLACEMENTS)
+
+
+def test_the_sweep_trains_what_is_missing_of_its_row_only(text):
+    measure(text, budget="quick")  # in it are two cells of the grid
+    measure_cells(text, (0, 0.01))
+    page = opened()
+    button = page.button(key="norm.breaking-train")
+    assert button.label == "Train three models"
+    button.click()
+    rerun(page)
+    queued = [run.spec for run in Store().runs(states=["queued"])]
+    assert [norm_breaking.cell_of(spec) for spec in queued] == [(0, 0.0003), (0, 0.003), (0, 1.0)]
+    assert {spec.experiment for spec in queued} == {BREAKING.id}
+    assert page.button(key="norm.breaking-cancel").label == "Cancel"
+    assert page.button(key="norm.train").label == "Train four models"
+
+
+def test_a_row_shows_where_it_breaks_and_keeps_what_diverged(text):
+    measure_cells(text, *((0, rate) for rate in RATES))
+    page = opened()
+    rows = cells(page, "post-norm, no warmup")
+    assert [row["perplexity"] for row in rows] == ["**240.0**"] * 2 + ["**330.0**"] * 2 + [":gray[–]"]
+    assert [row["how it ended"] for row in rows] == [
+        *[":green[trains]"] * 2,
+        *[":red[broken]"] * 2,
+        ":red[diverged at step 3]",
+    ]
+    words = said(page)
+    assert "post-norm trains up to rate 0.001 and breaks from **rate 0.003** on" in words
+    assert "Rate 1: diverged at step 3: loss is 140 nats. The others went on." in words
+    grid, curves = charts(page)[4:]
+    assert [row["learning rate"] for row in grid["ends"] if row["kind"] == "cross"] == [1.0]
+    assert [row["learning rate"] for row in grid["curves"] if row["kind"] == "mean"] == list(RATES[:-1])
+    lost = [row for row in curves["curves"] if row["name"] == "rate 1" and row["kind"] == "mean"]
+    assert [(row["step"], row["nats"]) for row in lost] == [(10, 140.0)]
+    assert [row["name"] for row in curves["ends"] if row["kind"] == "cross"] == ["rate 1"]
+    assert next(row["value"] for row in curves["gutter"] if row["name"] == "rate 1") == "–"
+
+
+def test_a_run_that_ends_worse_than_a_guess_does_not_count_as_trained(text):
+    measure_cells(text, *((0, rate) for rate in RATES))
+    store = Store()
+    run = next(run for run in store.runs() if run.spec.budget.learning_rate == 0.001)
+    store.delete(run.id)
+    (again,) = store.runs(sweep=store.submit([run.spec], "local"))
+    write(again, "done", 33_962.0, 1.2)
+    page = opened()
+    assert cells(page, "post-norm, no warmup")[1]["how it ended"] == ":red[worse than a guess]"
+    assert "trains up to rate 0.0003 and breaks from **rate 0.001** on" in said(page)
+    assert "Rate 0.001: it ends at 33,962, above the 1,024 of a uniform guess" in said(page)
+
+
+def test_warmups_are_swept_at_one_rate_and_other_rows_stay_in_the_figure(text):
+    measure_cells(text, *((warmup, 0.003) for warmup in WARMUPS), (60, 0.001), (0, 0.001))
+    page = opened(over="warmup", rate="0.003")
+    rows = cells(page, "post-norm, rate 0.003")
+    assert [row["how it ended"] for row in rows] == [":red[broken]"] * 3 + [":green[trains]"] * 2
+    assert "breaks with warmup 30 and trains from **warmup 60** on" in said(page)
+    names = {row["name"] for row in charts(page)[4]["curves"]}
+    assert names == {"rate 0.003", "rate 0.001"}
+    page.select_slider(key="norm.rate").set_value(0.001)
+    rerun(page)
+    assert page.query_params["rate"] == "0.001"
+    assert page.button(key="norm.breaking-train").label == "Train three models"
+
+
+def test_presets_lead_to_rows_and_explain_them(text):
+    page = opened()
+    assert page.pills(key="norm.preset").value == "no-warmup"
+    for preset in PRESETS:
+        page.pills(key="norm.preset").set_value(preset.id)
+        rerun(page)
+        assert page.session_state["norm.over"] == preset.cut.over
+        assert preset.why in said(page)
+    assert (page.query_params["over"], page.query_params["rate"]) == ("warmup", "1")
+    page.select_slider(key="norm.rate").set_value(0.01)
+    rerun(page)
+    assert "A row of your own." in said(page)
+    assert page.pills(key="norm.preset").value is None
+
+
+def test_every_preset_is_a_row_of_the_grid():
+    for preset in PRESETS:
+        assert len(preset.cut.cells) == len(set(preset.cut.cells)) == 5
+        assert all(warmup in WARMUPS and rate in RATES for warmup, rate in preset.cut.cells)
+        assert norm_breaking.preset_of(preset.cut) is preset
+    assert norm_breaking.preset_of(Cut("rate", 60, 0.001)) is None
+
+
+def test_the_grid_and_the_quick_table_share_their_runs(text):
+    table = {spec.digest for spec in launch.specs(NORM_PLACEMENT.id, "quick", (0,), text)}
+    grid = {spec.digest for spec in launch.breaking((0,), text, [(0, 0.001), (60, 0.001), (60, 0.003)])}
+    assert len(table & grid) == 2
+
+
+def test_no_command_repeats_a_cell_of_the_grid(text):
+    measure_cells(text, (0, 0.01))
+    (run,) = Store().runs()
+    assert "chosen by hand" in run_card.command(run).why_not
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "–"), (0.0457, "0.046"), (1.65, "1.6"), (71_234, "71,000"), (5.42e-7, "5.4 × 10⁻⁷")],
+)
+def test_powers(value, shown):
+    assert norm_blocks.power(value).replace("\u00a0", " ") == shown
+
+
+def test_a_deep_link_reproduces_the_state(text):
+    page = opened(
+        budget="chapter", seeds="3", best="pre-norm", worst="post-norm", of="W_O", at="500", over="warmup",
+        warmup="30", rate="0.01",
+    )  # fmt: skip
+    assert page.session_state["norm.of"] == "W_O"
+    assert page.session_state["norm.at"] == 500
+    assert page.session_state["norm.over"] == "warmup"
+    assert (page.session_state["norm.warmup"], page.session_state["norm.rate"]) == (30, 0.01)
+    assert "allowed" not in said(page)
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ({"of": "V"}, "of is 'V'; allowed: qkv, W_O, block. Used: qkv."),
+        ({"at": "15"}, "at is '15'; allowed: every tenth step from 10 to 1,000. Used: 30."),
+        ({"over": "depth"}, "over is 'depth'; allowed: rate, warmup. Used: rate."),
+        ({"warmup": "7"}, "warmup is '7'; allowed: 0, 15, 30, 60, 120. Used: 0."),
+        ({"rate": "2"}, "rate is '2'; allowed: 0.0003, 0.001, 0.003, 0.01, 1. Used: 0.001."),
+        ({"steps": "5"}, "steps is no setting of this page"),
+    ],
+)
+def test_a_bad_value_in_the_url_is_named(text, query, complaint):
+    assert complaint in said(opened(**query))
+
+
+def test_the_page_loads_no_torch(text, python):
+    measure(text, budget="quick")
+    loaded, failed, _ = torch_failed_seconds(python, "norm", text, "page.slider(key='norm.at').set_value(60)")
+    assert (loaded, failed) == (False, False)

@@ -1,0 +1,473 @@
+"""The page Positions: five schemes on longer windows, beside the chapter, and the live probes."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow
+import pytest
+
+from engine import reference
+from engine.experiments import POSITIONS
+from engine.reference import Reference, ReferenceRow
+from engine.runs import files, launch
+from engine.runs.store import Store
+from engine.variants import variant
+from lab import positions_alibi, positions_parts, positions_probes, probing
+from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
+
+LENGTHS = positions_parts.LENGTHS
+# At 64, 128, 256 and 512 tokens.
+ENDS = {
+    "none": (54.1, 55.9, 57.5, 58.8),
+    "learned": (40.5, 87.3, 123.5, 146.6),
+    "sinusoidal": (41.8, 82.3, 111.0, 132.7),
+    "rope": (40.8, 48.9, 66.7, 88.3),
+    "alibi": (44.4, 43.8, 43.4, 43.2),
+}
+
+
+def opened(**query):
+    return open_page("positions", **query)
+
+
+def charts(page):
+    """Every chart's datasets, rows by dataset's name, in the order of the page."""
+    return [
+        {
+            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
+            for one in node.proto.datasets
+        }
+        for node in nodes(page)
+        if node.type == "vega_lite_chart"
+    ]
+
+
+def cells(page, first):
+    """The table whose first column has that name, as it is shown."""
+    tables = [
+        pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
+        for table in page.table
+    ]
+    rows = next(rows for rows in tables if next(iter(rows[0])) == first)
+    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
+
+
+def measure(text, budget="chapter", seeds=(0,), state="done", step=None, ends=ENDS, shift=None):
+    """Runs in some state, with curves up to a step and, once done, figures at every length.
+
+    shift: what is added at every length, by variant and seed.
+    """
+    store = Store()
+    sweep = store.submit(launch.specs(POSITIONS.id, budget, seeds, text), "local")
+    for run in store.runs(sweep=sweep):
+        if state == "queued":
+            continue
+        at, steps = run.spec.seed, run.spec.budget.steps
+        more = 0.1 * at + (shift or {}).get((run.spec.variant, at), 0)
+        values = [value + more for value in ends[run.spec.variant]]
+        records = [
+            {"step": one, "seconds": one / 10, "validation_perplexity": values[0] + 900 / (1 + one)}
+            for one in range(0, (step or steps) + 1, max(1, steps // 10))
+        ]
+        folder = store.directory(run.id)
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        measured = {f"perplexity_{n}": value for n, value in zip(LENGTHS, values, strict=True)}
+        measured["validation_perplexity"] = values[0]
+        store.advance(
+            run.id, "queued", state, measured=measured if state == "done" else {},
+            started=run.created + 10, seconds=100.0,
+            ended=None if state == "running" else run.created + 1110,
+        )  # fmt: skip
+    return store.runs(sweep=sweep)
+
+
+def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
+    page = opened()
+    assert page.title[0].value == POSITIONS.question
+    assert page.caption[0].value == "8 of 14 · The block"
+    assert page.button(key="positions.train").label == "Train five models"
+    words = said(page)
+    assert "Quick: one block of four heads, 240 steps of 16 × 64 tokens" in words
+    assert "No runs yet. Make your two guesses, then train." in words
+    assert "No reference is shipped with this copy." in words
+    curves, lengths, slopes, reach = charts(page)
+    assert {"curves", "gutter"} <= set(curves)
+    assert [row["text"] for row in lengths["chapter"]] == ["chapter 44.95", "chapter 42.49"]
+    assert [row["tokens"] for row in lengths["chapter"]] == [64, 256]
+    assert len(slopes["slopes"]) == 4
+    assert {row["head"] for row in reach["reach"]} == {1, 2, 3, 4}
+    lines = cells(page, "beside the chapter")
+    assert [line["beside the chapter"].split("] ")[1] for line in lines] == [
+        "ALiBi at 64 tokens",
+        "ALiBi at 256 tokens",
+    ]
+    assert [line["chapter"] for line in lines] == ["44.95", "42.49"]
+    assert {line["yours"] for line in lines} == {":gray[–]"}
+    assert {line["so"] for line in cells(page, "the chapter in words")} == {":gray[–]"}
+    assert Store().runs() == []
+
+
+def test_train_queues_the_five_once_a_seed(text):
+    page = opened(budget="chapter", seeds="0,1")
+    page.button(key="positions.train").click()
+    rerun(page)
+    runs = Store().runs()
+    assert [run.spec.variant for run in runs] == [*POSITIONS.variants] * 2
+    assert {run.spec.budget.also_at for run in runs} == {LENGTHS}
+    assert page.button(key="positions.cancel").label == "Cancel"
+
+
+def test_a_running_sweep_shows_curves_and_no_figure_over_lengths_yet(text):
+    measure(text, state="running", step=600)
+    page = opened(budget="chapter")
+    assert "Running: step 600 of" in said(page)
+    curves, lengths = charts(page)[:2]
+    mean = [row for row in curves["curves"] if row["kind"] == "mean"]
+    assert {row["name"] for row in mean} == {variant(name).short for name in POSITIONS.variants}
+    assert max(row["step"] for row in mean) == 600
+    assert curves["done"] == [{"from": 0, "to": 600.0}]
+    assert lengths["curves"] == [{"kind": ""}]
+    assert {line["at 256"] for line in cells(page, "perplexity, yours")} == {":gray[–]"}
+
+
+def test_finished_runs_are_read_over_lengths_and_beside_the_chapter(text):
+    measure(text)
+    page = opened(budget="chapter", inside="learned", falls="rope")
+    lengths = charts(page)[1]
+    points = [row for row in lengths["curves"] if row["kind"] == "mean"]
+    assert [(row["tokens"], row["perplexity"]) for row in points if row["name"] == "ALiBi"] == list(
+        zip(LENGTHS, ENDS["alibi"], strict=True)
+    )
+    slots = {row["name"]: row["slot"] for row in points}
+    assert slots == {
+        "no positions": "gray", "learned": "blue", "sinusoids": "orange", "RoPE": "violet", "ALiBi": "green",
+    }  # fmt: skip
+    learned = cells(page, "perplexity, yours")[1]
+    assert [learned[f"at {n}"] for n in LENGTHS] == ["**40.5**", "**87.3**", "**123.5**", "**146.6**"]
+    lines = cells(page, "beside the chapter")
+    assert [line["difference"] for line in lines] == [":green[−0.6]", ":green[+0.9]"]
+    claims = cells(page, "the chapter in words")
+    assert [claim["yours"] for claim in claims] == [
+        "**+0.3** :gray[RoPE]", "**3.05**", "**2.66**", "**1.63**", "**0.98**",
+    ]  # fmt: skip
+    assert {claim["so"] for claim in claims} == {":green[holds]"}
+    words = said(page)
+    assert "You guessed *learned*. Best at 64 tokens is **learned**, 0.3 ahead of RoPE." in words
+    assert (
+        "You guessed *RoPE*. The largest loss at 256: **learned**, 3.05 times as perplexed as at 64" in words
+    )
+    assert "ALiBi goes from 44.4 to 43.4" in words
+    assert "Neither helps" in words
+
+
+def test_what_does_not_hold_is_said(text):
+    worse = {**ENDS, "alibi": (44.4, 50, 60, 70), "learned": (43.0, 44, 45, 46)}
+    measure(text, ends=worse)
+    page = opened(budget="chapter")
+    verdicts = [claim["so"] for claim in cells(page, "the chapter in words")]
+    assert verdicts == [
+        ":red[does not hold]", ":red[does not hold]", ":green[holds]", ":red[does not hold]",
+        ":red[does not hold]",
+    ]  # fmt: skip
+    assert "ALiBi goes from 44.4 to 60.0, against what the chapter finds." in said(page)
+    assert "outside" in cells(page, "beside the chapter")[1]["difference"]
+
+
+def test_a_lead_within_seed_noise_judges_nothing(text):
+    measure(text, seeds=(0, 1), shift={("learned", 1): 0.5})
+    page = opened(budget="chapter", seeds="0,1")
+    best, *others = cells(page, "the chapter in words")
+    assert best["so"] == ":gray[holds, in noise]"
+    assert [claim["so"] for claim in others] == [":green[holds]"] * 4
+    assert "within seed noise" in said(page)
+
+
+def test_quick_figures_judge_nothing(text):
+    measure(text, budget="quick")
+    page = opened()
+    shown = [
+        *(line["difference"] for line in cells(page, "beside the chapter")),
+        *(claim["so"] for claim in cells(page, "the chapter in words")),
+    ]
+    assert all(cell.startswith(":gray[") for cell in shown)
+    assert "so what is grey judges nothing" in said(page)
+
+
+def test_another_text_is_compared_with_nothing(text, monkeypatch):
+    monkeypatch.setattr("engine.corpus.TINYSHAKESPEARE_SHA256", "0" * 64)
+    measure(text)
+    page = opened(budget="chapter")
+    assert "Yours are of another text, so nothing is compared." in said(page)
+    assert charts(page)[1]["chapter"] == [{"text": ""}]
+    assert {line["difference"] for line in cells(page, "beside the chapter")} == {":gray[–]"}
+
+
+def test_runs_that_diverged_are_told_and_crash_nothing(text):
+    measure(text, state="diverged", step=600)
+    page = opened(budget="chapter")
+    assert {line["at 64"] for line in cells(page, "perplexity, yours")} == {":red[diverged]"}
+    assert {claim["so"] for claim in cells(page, "the chapter in words")} == {":gray[–]"}
+
+
+def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no_reference):
+    def row(name):
+        values: dict[str, float | None] = {
+            f"perplexity_{n}": value for n, value in zip(LENGTHS, ENDS[name], strict=True)
+        }
+        return ReferenceRow(measured={"0": values, "1": values}, curves={}, losses=[])
+
+    shipped = Reference(
+        id=POSITIONS.id, device="CPU, 2 cores", threads=1, versions={}, date="2026-01-02", corpus_sha256="",
+        code="", rows={name: row(name) for name in POSITIONS.variants},
+    )  # fmt: skip
+    files.write_json(no_reference / f"{POSITIONS.id}.json", asdict(shipped))
+    reference.load.cache_clear()
+    page = opened(budget="chapter")
+    rows = cells(page, "perplexity, yours")
+    assert len(rows) == 10
+    assert rows[3] == {
+        "perplexity, yours": ":gray[reference]", "at 64": ":gray[40.5]", "at 128": ":gray[87.3]",
+        "at 256": ":gray[123.5]", "at 512": ":gray[146.6]",
+    }  # fmt: skip
+    lines = cells(page, "beside the chapter")
+    assert [line["reference"] for line in lines] == ["44.4 :gray[± 0.0]", "43.4 :gray[± 0.0]"]
+    assert {line["yours"] for line in lines} == {":gray[–]"}
+    assert "Reference: shipped runs, CPU, 2 cores, 2026-01-02." in said(page)
+
+
+def test_every_figure_over_lengths_can_be_had_as_a_file(text):
+    measure(text)
+    from lab.measured import Sweep
+
+    sweep = Sweep.of(POSITIONS, launch.specs(POSITIONS.id, "chapter", (0,), text), Store())
+    rows = list(positions_parts.numbers(sweep))
+    assert rows[0][-2:] == ("tokens_in_window", "held_out_perplexity")
+    assert {(row[0], row[-2], row[-1]) for row in rows[1:]} == {
+        (name, n, value) for name, ends in ENDS.items() for n, value in zip(LENGTHS, ends, strict=True)
+    }
+
+
+# The live probes.
+
+MODELS = {name: {"bins": [50.0] * 4 + [80.0] * 28, "perplexity": 76.0} for name in POSITIONS.variants}
+DIAGONAL = {"scores": [0.5] * 64, "inside": 0.0, "all": 1.5e-14}
+MOVING = {"scores": [0.5, 2.5] * 32, "inside": 1.2, "all": 2.0}
+LEAK = {"read": 0.66, "unmasked": -0.01, "ordered": 80.0}
+ORDER_ROW = {"magnitude": 0.46, "unmasked": 5.96e-7, "masked": 0.38, "one_block": 3.6e-7, "two_blocks": 0.08}
+FOUND: dict[str, dict[str, Any]] = {
+    "places": {"models": MODELS, "windows": 89, "length": 512, "bin": 16},
+    "rescaled": {
+        "rows": [
+            {"way": way, "length": n, "factor": n / 64, "perplexity": value}
+            for n, values in ((64, (40.0,)), (128, (50, 45, 42)), (256, (60, 70, 45)), (512, (80, 90, 70)))
+            for way, value in zip(("plain", "linear", "ntk"), values, strict=False)
+        ]
+    },
+    "order": {
+        "rows": [
+            {**ORDER_ROW, "scheme": name, **({} if name == "none" else {"unmasked": 0.3, "one_block": 0.05})}
+            for name in POSITIONS.variants
+        ],
+        "order": [2, 0, 1], "prefix": [1, 0, 2], "pieces": [" the", " dog", " bit"],
+    },
+    "knowledge": {
+        "models": {
+            name: {**LEAK, "shuffled": 80.0 if name == "none" else 97.0} for name in POSITIONS.variants
+        },
+        "windows": 359, "length": 64,
+    },
+    "diagonals": {
+        "models": {
+            name: [[MOVING if name in ("learned", "sinusoidal") else DIAGONAL] * 7] * 4
+            for name in POSITIONS.variants
+        },
+        "distances": [0, 1, 2, 4, 8, 16, 32], "every": 8, "length": 512, "query": " king", "key": " the",
+    },
+    "table": {
+        "turned": [30.0] * 64 + [0.0] * 448, "moved": [0.5] * 64 + [0.015] * 448, "alike": [0.0] * 511,
+        "rows": 512, "trained": 64,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def probes(text, tmp_path, monkeypatch):
+    """What is asked for: the probes' documents need no process here, and weights are as if shipped."""
+    asked = []
+
+    def measure(what, weights, *arguments):
+        asked.append((what, tuple(weights), arguments))
+        return {**FOUND[what], "seconds": 1.0}
+
+    monkeypatch.setattr(positions_probes, "measure", measure)
+    monkeypatch.setattr(probing, "weights", lambda *_: (tmp_path / "w.safetensors", "shipped, seed 0"))
+    return asked
+
+
+def press(page, name):
+    page.button(key=f"positions.{name}").click()
+    return rerun(page)
+
+
+def test_no_probe_is_asked_for_by_opening_the_page(probes):
+    opened()
+    assert probes == []
+
+
+def test_perplexity_by_position(probes):
+    page = press(opened(), "places")
+    assert probes == [("places", POSITIONS.variants, ())]
+    chart = charts(page)[2]
+    points = [row for row in chart["curves"] if row["name"] == "learned" and row["kind"] == "mean"]
+    assert [(row["position"], row["perplexity"]) for row in points[:5]] == [
+        (8, 50.0), (24, 50.0), (40, 50.0), (56, 50.0), (72, 80.0),
+    ]  # fmt: skip
+    assert chart["edge"] == [{"position": 64, "text": "trained up to here"}]
+    assert "learned 50.0 and 80.0" in said(page)
+    assert "89 windows. Weights: shipped, seed 0." in said(page)
+
+
+def test_the_rows_that_were_never_trained(probes):
+    page = press(opened(), "rows")
+    assert probes == [("table", ("learned",), ())]
+    rows = charts(page)[2]["rows"]
+    assert [row["turned"] for row in rows[62:66]] == [30.0, 30.0, 0.0, 0.0]
+    words = said(page)
+    assert "The 64 rows that were trained have turned by 30.0° to 30.0°" in words
+    assert "The other 448 have turned by **0.0°** at most" in words
+    assert "only shorter by 1.5 %" in words
+
+
+def test_a_pair_of_tokens_moved_through_the_window(probes):
+    page = press(opened(distance="16", head="2"), "diagonals")
+    words = said(page)
+    assert "“·king” looking at “·the”, 16 back, in head 2" in words
+    assert (
+        "the same at every place to **1.50e−14**, the rounding; with sinusoids it moves by **2.000**" in words
+    )
+    table = cells(page, "spread of the score")
+    assert [row["all 512"] for row in table] == ["1.50e−14", "2.000", "2.000", "1.50e−14", "1.50e−14"]
+    chart = charts(page)[2]
+    rope = [row["place"] for row in chart["curves"] if row["name"] == "RoPE" and row["kind"] == "mean"]
+    assert rope[:2] == [16, 24]
+    page.select_slider(key="positions.distance").set_value("1")
+    rerun(page)
+    assert page.query_params["distance"] == "1"
+    assert len(set(probes)) == 1, "measured once, looked at often"
+
+
+def test_whether_a_slower_rotation_repairs_256(probes):
+    page = press(opened(), "rescaled")
+    assert probes == [("rescaled", ("rope",), ())]
+    words = said(page)
+    assert "As trained, RoPE goes from 40.0 at 64 tokens to 60.0 at 256." in words
+    assert "Linear rescaling makes it worse: **70.0**." in words
+    assert "NTK-aware rescaling takes back **75 %** of that: 45.0, a part of the damage." in words
+    table = cells(page, "RoPE at")
+    assert table[2] == {
+        "RoPE at": "256 tokens", "as trained": "60.0", "linear": "70.0", "NTK-aware": "**45.0**",
+        "slower by": "4",
+    }  # fmt: skip
+    dashes = {row["name"]: (row["slot"], row["dash"]) for row in charts(page)[2]["curves"]}
+    assert dashes == {
+        "as trained": ("violet", "solid"), "linear": ("violet", "dashed"), "NTK-aware": ("violet", "dotted"),
+    }  # fmt: skip
+
+
+def test_a_sentence_in_another_order(probes):
+    page = press(opened(sentence="the dog bit", draw="7"), "order")
+    assert probes == [("order", (), ("--sentence=the dog bit", "--seed=7"))]
+    none = cells(page, "largest difference")[0]
+    assert none["mask off"] == ":green[**5.96e−07**]"
+    assert none["last, one block"] == ":green[**3.60e−07**]"
+    assert none["last, two blocks"] == "0.080"
+    words = said(page)
+    assert "All tokens moved: ·bit ·the ·dog. All but the last: ·dog ·the ·bit." in words
+    assert "The mask breaks that by **0.380**" in words
+    assert "Two can, 0.080" in words
+
+
+def test_the_leak_of_the_mask(probes):
+    page = press(opened(), "knowledge")
+    assert probes == [("knowledge", POSITIONS.variants, ())]
+    words = said(page)
+    assert "**66 %** of the place" in words
+    assert "and 0 % once the same weights lose their mask" in words
+    assert "is predicted at 80.0, in order at 80.0. A model that has positions uses the order" in words
+
+
+def test_without_weights_the_probes_say_what_to_do(text, monkeypatch):
+    monkeypatch.setattr(positions_probes, "measure", lambda *_: pytest.fail("there is nothing to measure"))
+    page = opened()
+    for name in ("places", "rows", "rescaled", "knowledge"):
+        page.button(key=f"positions.{name}").click()
+    words = said(rerun(page))
+    assert words.count("Train the five above first.") == 4
+    assert "No trained model of RoPE is shipped with this copy." in words
+
+
+def test_a_probe_that_fails_is_told_in_a_sentence(text):
+    page = press(opened(sentence="the"), "order")
+    assert "It could not be measured: The sentence has 1 tokens; allowed: 3 to 64." in said(page)
+
+
+def test_slopes_for_any_number_of_heads(text):
+    page = opened(heads="6")
+    slopes = charts(page)[2]["slopes"]
+    assert [row["name"] for row in slopes] == ["1/4", "1/16", "1/64", "1/256", "1/2", "1/8"]
+    assert [row["kind"] for row in slopes] == ["", "", "", "", "between", "between"]
+    words = said(page)
+    assert "Six heads: 1/4, 1/16, 1/64, 1/256, then 1/2, 1/8. 6 is no power of two" in words
+    assert "The steepest head halves a weight every 1.4 tokens, the flattest every 177.4." in words
+    page.slider(key="positions.heads").set_value(8)
+    assert "Eight heads: 1/2, 1/4, 1/8, 1/16, 1/32, 1/64, 1/128, 1/256. The steepest" in said(rerun(page))
+    page.slider(key="positions.heads").set_value(1)
+    assert "One head: 1/256. It halves a weight every 177.4 tokens." in said(rerun(page))
+    assert page.query_params["heads"] == "1"
+    assert positions_alibi.slopes(12)[8].text == "0.707"
+
+
+def test_a_deep_link_reproduces_the_state(text):
+    page = opened(
+        budget="chapter", seeds="3", inside="rope", falls="sinusoidal", distance="8", head="4", heads="12",
+        sentence="to be or not", draw="5",
+    )  # fmt: skip
+    state = page.session_state
+    names = ("budget", "seeds", "inside", "falls", "distance", "head", "heads", "sentence", "draw")
+    assert [state[f"positions.{name}"] for name in names] == [
+        "chapter", "3", "rope", "sinusoidal", "8", "4", 12, "to be or not", 5,
+    ]  # fmt: skip
+    assert "allowed" not in said(page)
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        (
+            {"inside": "best"},
+            "inside is 'best'; allowed: none, learned, sinusoidal, rope, alibi. Used: none.",
+        ),
+        ({"distance": "3"}, "distance is '3'; allowed: 0, 1, 2, 4, 8, 16, 32. Used: 4."),
+        ({"head": "5"}, "head is '5'; allowed: 1, 2, 3, 4. Used: 1."),
+        ({"heads": "17"}, "heads is '17'; allowed: a whole number from 1 to 16. Used: 4."),
+        ({"draw": "x"}, "draw is 'x'; allowed: a whole number from 0 to 9,999. Used: 0."),
+        ({"length": "64"}, "length is no setting of this page"),
+    ],
+)
+def test_a_bad_value_in_the_url_is_named(text, query, complaint):
+    assert complaint in said(opened(**query))
+
+
+def test_the_page_loads_no_torch(text, python):
+    measure(text, budget="quick")
+    loaded, failed, _ = torch_failed_seconds(
+        python,
+        "positions",
+        text,
+        "page.button(key='positions.order').click()",
+        "page.slider(key='positions.heads').set_value(6)",
+    )
+    assert not loaded
+    assert not failed

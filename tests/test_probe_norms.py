@@ -1,0 +1,118 @@
+"""Gradients of twelve blocks before the first step: whose they are, and the chapter's where its text is."""
+
+import json
+
+import pytest
+import torch
+
+from engine import corpus
+from engine.measurements import NORM_GRADIENTS, PLACEMENTS
+from engine.probes import norms
+from engine.training import Training, block_gradient_norms
+
+QKV = {"pre-norm": (0.0457, 0.0664), "post-norm": (0.0938, 0.1521)}  # seed 0, batch 64, context 128
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def tiny(tiny_corpus):
+    return corpus.load(tiny_corpus, context_length=16)
+
+
+def test_every_block_has_three_norms_and_the_whole_is_larger_than_its_parts(tiny):
+    for placement in PLACEMENTS:
+        row = norms.gradients(tiny, placement, 0, batch=2, context=16)
+        assert (row["placement"], row["seed"]) == (placement, 0)
+        assert [len(row[name]) for name in norms.MEASURES] == [12] * 3
+        for qkv, out, whole in zip(row["qkv"], row["W_O"], row["block"], strict=True):
+            assert 0 < qkv**2 + out**2 < whole**2
+    other = norms.gradients(tiny, "post-norm", 1, batch=2, context=16)
+    assert other["qkv"] != row["qkv"], "another seed draws anew"
+
+
+def test_it_is_what_training_records_and_comes_before_the_step(tiny, monkeypatch):
+    made = []
+
+    class Watched(Training):
+        def __post_init__(self):
+            super().__post_init__()
+            made.append(self)
+            self.before = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+
+    monkeypatch.setattr(norms, "Training", Watched)
+    row = norms.gradients(tiny, "pre-norm", 0, batch=2, context=16)
+    (training,) = made
+    assert row["qkv"] == pytest.approx(block_gradient_norms(training.model))
+    with torch.no_grad():
+        for name, parameter in training.model.named_parameters():
+            parameter.copy_(training.before[name])
+    training.batches.manual_seed(0)
+    training.model.zero_grad()
+    training._loss(training._batch()).backward()
+    assert row["qkv"] == pytest.approx(block_gradient_norms(training.model), rel=1e-5)
+
+
+def test_the_measurement_reads_the_first_block_the_last_and_their_ratio():
+    rows = [{"placement": name, "qkv": [0.1, 5.0, 0.25]} for name in PLACEMENTS]
+    found = NORM_GRADIENTS.read(rows)
+    assert found == {name: {"first": 0.1, "last": 0.25, "ratio": 2.5} for name in PLACEMENTS}
+    assert set(NORM_GRADIENTS.chapter) == {(name, m) for name in PLACEMENTS for m in NORM_GRADIENTS.metrics}
+
+
+def test_without_the_chapters_text_the_measurement_says_so(home, monkeypatch):
+    def missing(*_, **__):
+        raise corpus.CorpusUnavailable("Tiny Shakespeare could not be fetched.")
+
+    monkeypatch.setattr(norms.corpus, "load", missing)
+    with pytest.raises(corpus.CorpusError, match="could not be fetched"):
+        NORM_GRADIENTS.measure(0)
+
+
+@pytest.mark.skipif(not corpus.is_present(corpus.TINYSHAKESPEARE), reason="Tiny Shakespeare is not here")
+def test_on_the_chapters_text_the_norms_are_near_its_own():
+    text = corpus.load(corpus.TINYSHAKESPEARE)
+    rows = [norms.gradients(text, placement, 0) for placement in PLACEMENTS]
+    found = NORM_GRADIENTS.read(rows)
+    for placement, ends in QKV.items():
+        assert (found[placement]["first"], found[placement]["last"]) == pytest.approx(ends, abs=2e-4)
+    assert found["post-norm"]["first"] > 1.5 * found["pre-norm"]["first"]
+    for row in rows:  # over a whole block there is hardly a slope
+        assert row["block"][-1] / row["block"][0] == pytest.approx(1.04, abs=0.1)
+
+
+def test_the_command_prints_one_json_document_and_says_which_text(python, tiny_corpus):
+    ended = python(
+        "-m", "engine.probes.norms", "--json", "--seeds", "0,3", "--batch", "2", "--context", "16",
+        "--text", tiny_corpus,
+    )  # fmt: skip
+    document = json.loads(ended.stdout)
+    assert ended.returncode == 0
+    assert [(row["placement"], row["seed"]) for row in document["rows"]] == [
+        (placement, seed) for seed in (0, 3) for placement in PLACEMENTS
+    ]
+    assert (document["text"], document["of_the_chapters_text"]) == ("tiny.txt", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--batch", "0"], "batch is 0; allowed: 1 to 128."),
+        (["--context", "999"], "context is 999; allowed: 1 to 256."),
+        (["--seeds", "0,1,2,3,4,5"], "6 seeds; allowed: at most 5."),
+        (["--seeds", "one"], "seeds are 'one'; allowed: whole numbers"),
+        (["--text", "shakespeare"], "shakespeare"),
+    ],
+)
+def test_what_is_out_of_range_is_refused_in_one_sentence(home, capsys, arguments, complaint):
+    assert norms.main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert complaint in said.err
+    assert said.err.count("\n") == 1

@@ -1,0 +1,241 @@
+"""What position schemes do: by position, rescaled, shuffled, along diagonals, and row by row."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from engine import checkpoint, corpus
+from engine.evaluation import mean_loss, windows
+from engine.experiments import POSITIONS
+from engine.models.positions import RotaryPositions
+from engine.models.transformer import Transformer
+from engine.probes import live, positions
+from engine.variants import variant
+from lab import positions_alibi
+
+SCHEMES = POSITIONS.variants
+SMALL = {"d_model": 32, "d_ff": 32, "vocab_size": 300}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def small(scheme, **more):
+    """A small model of that scheme, not trained."""
+    return live.untrained(replace(variant(scheme).config, **SMALL, **more))
+
+
+def text(tokens, seed=0):
+    return torch.randint(300, (tokens,), generator=torch.Generator().manual_seed(seed))
+
+
+def weights_of(tmp_path, scheme, seed=0):
+    """A checkpoint of an untrained model of the page's size, in a folder as a run's."""
+    folder = tmp_path / f"{scheme}-{seed}"
+    folder.mkdir()
+    config = variant(scheme).config
+    torch.manual_seed(seed)
+    path = folder / "checkpoint.safetensors"
+    checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), {"config": config.to_dict()})
+    (folder / "spec.json").write_text(json.dumps({"seed": seed}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def shuffled():
+    return {row["scheme"]: row for row in positions.order([5, 9, 33, 4, 120, 7, 77, 9, 2, 60], 0)["rows"]}
+
+
+def test_the_losses_by_position_have_the_overall_loss_for_their_mean():
+    batch = windows(text(64 * 20 + 1), 64)
+    model = small("rope")
+    losses = positions.losses_by_position(model, batch)
+    assert losses.shape == (64,)
+    assert losses.mean().item() == pytest.approx(mean_loss(model, batch), abs=1e-6)
+    by_hand = torch.nn.functional.cross_entropy(model(batch[:, :-1])[:, 5], batch[:, 6]).item()
+    assert losses[5].item() == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_the_bins_have_the_overall_perplexity_for_their_geometric_mean():
+    found = positions.places({name: small(name) for name in ("alibi", "learned")}, text(2 * 512 + 1))
+    assert (found["windows"], found["length"], found["bin"]) == (2, 512, 16)
+    for one in found["models"].values():
+        assert len(one["bins"]) == 32
+        mean = sum(map(math.log, one["bins"])) / 32
+        assert math.exp(mean) == pytest.approx(one["perplexity"])
+
+
+def test_a_rotation_that_is_not_slowed_is_plain_rope():
+    model, ids = small("rope"), text(40).unsqueeze(0)
+    with torch.no_grad():
+        for way in positions.WAYS:
+            assert torch.equal(positions.slower(model, way, 1.0)(ids), model(ids))
+        for way in ("linear", "ntk"):
+            assert not torch.allclose(positions.slower(model, way, 4.0)(ids), model(ids))
+        assert torch.equal(positions.slower(model, "plain", 4.0)(ids), model(ids))
+
+
+def test_slowed_four_times_the_slowest_pair_turns_as_far_at_256_as_it_did_at_64():
+    model = small("rope")
+    q = torch.ones(1, 1, 257, model.config.head_width, dtype=torch.float64)
+    turned = {}
+    for way in positions.WAYS:
+        scheme = positions.slower(model, way, 4.0).positions
+        assert isinstance(scheme, RotaryPositions)
+        turned[way] = scheme.rotate(q, q)[0][0, 0]
+    slow = model.config.head_width // 2 - 1
+    for way in ("linear", "ntk"):
+        assert turned[way][256, slow].item() == pytest.approx(turned["plain"][64, slow].item())
+    assert torch.allclose(turned["ntk"][:, 0], turned["plain"][:, 0]), "the fastest is left as it was"
+    assert torch.allclose(turned["linear"][256], turned["plain"][64])
+
+
+def test_rescaling_measures_every_length_and_the_first_once():
+    found = positions.rescaled(small("rope"), text(2 * 512 + 1))
+    assert [(row["way"], row["length"]) for row in found["rows"]] == [
+        ("plain", 64),
+        *((way, length) for length in (128, 256, 512) for way in positions.WAYS),
+    ]
+    assert [row["factor"] for row in found["rows"]] == [1, 2, 2, 2, 4, 4, 4, 8, 8, 8]
+    overall = mean_loss(small("rope"), windows(text(2 * 512 + 1), 256))
+    assert found["rows"][4]["perplexity"] == pytest.approx(math.exp(overall))
+
+
+def test_without_positions_and_mask_a_shuffle_is_rounding_and_a_mask_breaks_that(shuffled):
+    none = shuffled["none"]
+    assert none["unmasked"] < 1e-6
+    assert none["masked"] > 0.01
+
+
+def test_the_last_token_of_one_block_cannot_tell_orders_apart_and_of_two_can(shuffled):
+    none = shuffled["none"]
+    assert none["one_block"] < 1e-6
+    assert none["two_blocks"] > 0.01
+
+
+@pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "none"])
+def test_every_scheme_tells_all_of_them_apart(shuffled, scheme):
+    row = shuffled[scheme]
+    assert min(row["unmasked"], row["masked"], row["one_block"], row["two_blocks"]) > 1e-3
+
+
+def test_an_order_is_another_one_and_leaves_the_last_token_where_the_prefix_alone_moves():
+    for seed in range(20):
+        found = positions.order([1, 2, 3], seed)
+        assert sorted(found["order"]) == [0, 1, 2] != found["order"]
+        assert found["prefix"] == [1, 0, 2]
+
+
+def test_under_rope_and_alibi_a_score_depends_on_the_distance_only():
+    found = positions.diagonals({name: small(name) for name in SCHEMES}, query=7, key=11)
+    for name, heads in found["models"].items():
+        assert len(heads) == 4
+        for head in heads:
+            assert [len(row["scores"]) for row in head][:3] == [64, 64, 64]
+            flat = name in ("none", "rope", "alibi")
+            for row in head:
+                assert row["inside"] <= row["all"]
+                assert row["all"] < 1e-10 if flat else row["all"] > 0.01
+    by_distance = [row["scores"][0] for row in found["models"]["alibi"][0]]
+    for distance, score in zip(found["distances"], by_distance, strict=True):
+        assert score == pytest.approx(by_distance[0] - distance / 4, abs=1e-4)  # the first of four heads
+    rope = [row["scores"][0] for row in found["models"]["rope"][0]]
+    assert max(rope) - min(rope) > 0.01, "but on the distance it does depend"
+
+
+def test_a_row_that_was_never_trained_has_not_turned(tmp_path):
+    path = weights_of(tmp_path, "learned", seed=3)
+    model = checkpoint.load_model(path)[0]
+    with torch.no_grad():
+        model.positions.table.weight[:64] += 0.1 * torch.randn(64, 128)
+        model.positions.table.weight[64:] *= 0.985
+    found = positions.rows_of_the_table(model, seed=3)
+    assert (found["rows"], found["trained"]) == (512, 64)
+    assert min(found["turned"][:64]) > 2
+    assert max(found["turned"][64:]) < 0.001
+    assert found["moved"][64:] == pytest.approx([0.015] * 448, abs=1e-4)
+    other = positions.rows_of_the_table(model, seed=4)
+    assert min(other["turned"][64:]) > 45, "a wrong seed would show"
+
+
+def test_only_a_table_has_rows():
+    with pytest.raises(ValueError, match="the weights are of rope; only a learned table has rows"):
+        positions.rows_of_the_table(small("rope"), 0)
+
+
+def test_the_mask_leaks_the_place_and_one_block_without_positions_does_not_use_the_order():
+    found = positions.knowledge({name: small(name) for name in ("none", "rope")}, text(64 * 120 + 1), 0)
+    none, rope = found["models"]["none"], found["models"]["rope"]
+    assert none["read"] > 0.3
+    assert abs(none["unmasked"]) < 0.1
+    assert none["shuffled"] == pytest.approx(none["ordered"], rel=1e-5)
+    last = positions.losses_by_position(small("none"), windows(text(64 * 120 + 1), 64)[::2])[-1]
+    assert none["ordered"] == pytest.approx(math.exp(last))
+    assert abs(rope["shuffled"] - rope["ordered"]) > 1e-4 * rope["ordered"]
+
+
+def test_what_is_read_off_is_nothing_of_noise_and_all_of_the_place_itself():
+    draw = torch.Generator().manual_seed(0)
+    noise = torch.randn(200, 64, 4, generator=draw)
+    assert positions.readable(noise) == pytest.approx(0, abs=0.01)
+    place = torch.arange(1, 65).float().log()[:, None].expand(200, 64, 1)
+    assert positions.readable(torch.cat([noise, place], dim=-1)) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("heads", range(1, positions_alibi.MOST_HEADS + 1))
+def test_the_slopes_that_the_page_computes_are_the_models(heads):
+    from engine.models.positions import alibi_slopes
+
+    found = [slope.value for slope in positions_alibi.slopes(heads)]
+    assert found == pytest.approx(alibi_slopes(heads).tolist())
+
+
+def test_the_command_prints_one_json_document(python, tmp_path):
+    path = weights_of(tmp_path, "learned", seed=2)
+    ended = python("-m", "engine.probes.positions", "table", "--json", f"--weights=learned={path}")
+    assert ended.returncode == 0
+    document = json.loads(ended.stdout)
+    assert max(document["turned"]) < 0.001, "the seed is read beside the weights"
+    assert document["seconds"] >= 0
+
+
+def test_it_reads_the_held_out_part_of_a_text(capsys, tmp_path, home, tiny_text):
+    known = corpus.add_upload(4 * tiny_text, "four.txt").id
+    path = weights_of(tmp_path, "alibi")
+    assert positions.main(["places", f"--weights=alibi={path}", "--text", known]) == 0
+    found = json.loads(capsys.readouterr().out)
+    held_out = corpus.load(known).held_out_ids
+    assert found["windows"] == (len(held_out) - 1) // 512
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["order", "--sentence", "the"], "The sentence has 1 tokens; allowed: 3 to 64."),
+        (["order", "--sentence", " "], "The sentence has 0 tokens; allowed: 3 to 64."),
+        (["order", "--sentence", "a b c d", "--seed", "-1"], "the seed is -1; allowed: 0 to 9,223"),
+        (["table"], "no weights of learned are given."),
+        (["rescaled", "--weights", "rope"], "weights are 'rope'; allowed: SCHEME=PATH, once each of none,"),
+        (["table", "--weights", "learned=/nowhere/x.safetensors"], "No such file"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_in_one_sentence(capsys, arguments, complaint):
+    assert positions.main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert complaint in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_weights_of_another_scheme_are_refused(capsys, tmp_path):
+    path = weights_of(tmp_path, "alibi")
+    assert positions.main(["rescaled", f"--weights=rope={path}"]) == 2
+    assert "the weights given as rope are of alibi." in capsys.readouterr().err
