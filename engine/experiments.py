@@ -124,8 +124,8 @@ _SCALING = Budget(steps=1500, batch_size=32)
 _IN_SCALING = replace(_PRINTED, where="Why divide by the square root of d_k")
 
 _NARROW_MODEL = (
-    "The chapter does not print how wide its model is. Here it stays 128 wide; in one as wide as its head "
-    "the scores run about as far as the chapter’s."
+    "The chapter does not print how wide its model is. Here it stays 128 wide, and the scores run less far; "
+    "scaling-training-wide makes it as wide as its head."
 )
 
 SCALING = Experiment(

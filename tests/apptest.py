@@ -1,5 +1,6 @@
 """Pages under Streamlit's AppTest: open one at a URL, run it again, read what it says."""
 
+import pyarrow
 from streamlit.testing.v1 import AppTest
 
 from engine import paths
@@ -38,6 +39,28 @@ def nodes(page):
             yield from walk(child)
 
     return walk(page._tree)
+
+
+def charts(page):
+    """Every chart's datasets, rows by dataset's name, in the order of the page."""
+    return [
+        {
+            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
+            for one in node.proto.datasets
+        }
+        for node in nodes(page)
+        if node.type == "vega_lite_chart"
+    ]
+
+
+def cells(page, first, place=0):
+    """The table whose first column's name begins so, as it is shown. place: which of them."""
+    tables = [
+        pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
+        for table in page.table
+    ]
+    rows = [rows for rows in tables if next(iter(rows[0])).startswith(first)][place]
+    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
 
 
 def torch_failed_seconds(python, name, text, *changes):

@@ -18,7 +18,7 @@ from engine.variants import VARIANTS, variant
 from lab import ladder_own, ladder_parts, ladder_probe, probing
 from lab.run_card import command
 from lab.styles import style
-from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
+from tests.apptest import charts, open_page, rerun, said, torch_failed_seconds
 
 # Held out and on the text trained on, at the chapter's budget: near what the chapter has.
 ENDS = {
@@ -38,18 +38,6 @@ ENDS = {
 
 def opened(**query):
     return open_page("ladder", **query)
-
-
-def charts(page):
-    """Every chart's datasets, rows by dataset's name, in the order of the page."""
-    return [
-        {
-            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
-            for one in node.proto.datasets
-        }
-        for node in nodes(page)
-        if node.type == "vega_lite_chart"
-    ]
 
 
 def tables(page):

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pyarrow
 import pytest
 
 from engine.experiments import BREAKING, NORM_PLACEMENT
@@ -13,7 +12,7 @@ from engine.runs.store import Store
 from lab import norm_blocks, norm_breaking, norm_start, run_card
 from lab.norm_breaking import PRESETS, RATES, WARMUPS, Cut
 from lab.norm_start import Measured
-from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
+from tests.apptest import cells, charts, open_page, rerun, said, torch_failed_seconds
 
 ENDS = {"pre-norm": 37.9, "pre-norm-warmup": 37.7, "post-norm": 308.6, "post-norm-warmup": 38.0}
 SHRINKING = {"pre-norm": 1.0, "pre-norm-warmup": 1.0, "post-norm": 4.0, "post-norm-warmup": 1.5}  # a block
@@ -21,28 +20,6 @@ SHRINKING = {"pre-norm": 1.0, "pre-norm-warmup": 1.0, "post-norm": 4.0, "post-no
 
 def opened(**query):
     return open_page("norm", **query)
-
-
-def charts(page):
-    """Every chart's datasets, rows by dataset's name, in the order of the page."""
-    return [
-        {
-            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
-            for one in node.proto.datasets
-        }
-        for node in nodes(page)
-        if node.type == "vega_lite_chart"
-    ]
-
-
-def cells(page, first):
-    """The table whose first column's name begins so, as it is shown."""
-    tables = [
-        pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
-        for table in page.table
-    ]
-    rows = next(rows for rows in tables if next(iter(rows[0])).startswith(first))
-    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
 
 
 def gradients(shrinking, step):

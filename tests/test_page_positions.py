@@ -4,7 +4,6 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-import pyarrow
 import pytest
 
 from engine import reference
@@ -14,7 +13,7 @@ from engine.runs import files, launch
 from engine.runs.store import Store
 from engine.variants import variant
 from lab import positions_alibi, positions_parts, positions_probes, probing
-from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
+from tests.apptest import cells, charts, open_page, rerun, said, torch_failed_seconds
 
 LENGTHS = positions_parts.LENGTHS
 # At 64, 128, 256 and 512 tokens.
@@ -29,28 +28,6 @@ ENDS = {
 
 def opened(**query):
     return open_page("positions", **query)
-
-
-def charts(page):
-    """Every chart's datasets, rows by dataset's name, in the order of the page."""
-    return [
-        {
-            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
-            for one in node.proto.datasets
-        }
-        for node in nodes(page)
-        if node.type == "vega_lite_chart"
-    ]
-
-
-def cells(page, first):
-    """The table whose first column has that name, as it is shown."""
-    tables = [
-        pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
-        for table in page.table
-    ]
-    rows = next(rows for rows in tables if next(iter(rows[0])) == first)
-    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
 
 
 def measure(text, budget="chapter", seeds=(0,), state="done", step=None, ends=ENDS, shift=None):

@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import asdict, replace
 
-import pyarrow
 import pytest
 
 from engine import paths, reference
@@ -15,7 +14,7 @@ from engine.runs import files, launch
 from engine.runs.store import Store
 from lab import export, scaling_parts, scaling_probe, small_multiples
 from lab.measured import Row, Sweep
-from tests.apptest import nodes, open_page, rerun, said
+from tests.apptest import cells, charts, open_page, rerun, said
 
 SHIPPED = paths.REFERENCE
 WIDE = {"divided": 0.5, "undivided": 20.0}  # starting spread of the scores, times the width's share
@@ -23,29 +22,6 @@ WIDE = {"divided": 0.5, "undivided": 20.0}  # starting spread of the scores, tim
 
 def opened(**query):
     return open_page("scaling", **query)
-
-
-def charts(page):
-    """Every chart's datasets, rows by dataset's name, in the order of the page."""
-
-    return [
-        {
-            one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
-            for one in node.proto.datasets
-        }
-        for node in nodes(page)
-        if node.type == "vega_lite_chart"
-    ]
-
-
-def cells(page, first, place=0):
-    """The table whose first column has that name, as it is shown. place: which of them."""
-    tables = [
-        pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
-        for table in page.table
-    ]
-    rows = [rows for rows in tables if next(iter(rows[0])) == first][place]
-    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
 
 
 def figures(spec):
