@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         help="make the shipped reference of it, and of what needs no training",
     )
 
-    add("prepare", "fetch the text, make tokens of it, time a few steps of every variant", _prepare)
+    add("prepare", "fetch the text, make tokens of it, time a few steps", _prepare)
     return parser
 
 

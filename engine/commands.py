@@ -217,8 +217,9 @@ def reproduce(*, write_reference: bool) -> list[str]:
     store, failures = Store(), []
     for chosen in EXPERIMENTS.values():
         wanted = specs(chosen.id, "chapter", chosen.seeds, corpus.TINYSHAKESPEARE)
-        sweeps = _missing(store, wanted)
-        _wait(store, sweeps)
+        ended = _wait(store, _missing(store, wanted))
+        if "interrupted" in {run.state for run in ended}:  # what an earlier process left has ended only now
+            _wait(store, _missing(store, wanted))
         runs = [run for spec in wanted if (run := newest(store, spec))]
         failures += _failures(runs)
         if write_reference and not _failures(runs):
@@ -238,14 +239,17 @@ def write_measurement(measurement: Measurement) -> Path:
 def prepare() -> None:
     """Do once what pages would have to wait for: fetch the text, make tokens of it, time a few steps.
 
+    Two models are timed, a light one and a heavy one: enough to say about how long any takes, and soon over.
     It steps back before everything else on the machine.
     """
     with suppress(OSError, psutil.Error):
         psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS if sys.platform == "win32" else 10)
     text = _default_corpus()
     corpus.load(text)
-    for chosen in EXPERIMENTS.values():
-        estimates.calibrate(specs(chosen.id, "quick", (0,), text))
+    estimates.calibrate(
+        specs(experiment_id, "quick", (0,), text, (name,))[0]
+        for experiment_id, name in (("averages", "average"), ("scaling-training", "divided-1024"))
+    )
 
 
 def newest(store: Store, spec: RunSpec) -> Run | None:

@@ -2,34 +2,37 @@
 
 Times lie in ``data/cache/speed.json``: seconds a token takes, by configuration and device; a budget's tokens
 and evaluations make a duration of it. ``calibrate`` times a few steps; every finished run improves it.
+A model that was never timed takes as long for a multiplication as the one most like it in size.
 """
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
-from engine import device, paths
+from engine import device, ledger, paths
 from engine.budget import Budget
 from engine.runs import files
 from engine.runs.local import default_slots
 from engine.runs.spec import RunSpec, digest
 
 START_SECONDS = 4.0  # processes, imports, first evaluation
-WARM_UP_STEPS, TIMED_STEPS = 1, 2  # of every model there is, while the first reader waits
+WARM_UP_STEPS, TIMED_STEPS = 1, 2  # while the first reader waits
 
 
 def run_seconds(spec: RunSpec) -> float | None:
-    """Expected duration of one run in seconds, or None when its model was never timed here."""
-    token_seconds = _known().get(key(spec))
-    if not isinstance(token_seconds, float):
+    """Expected duration of one run in seconds, or None when no model was ever timed here."""
+    token_seconds = _token_seconds(spec)
+    if token_seconds is None:
         return None
     return START_SECONDS + spec.budget.steps * token_seconds * _tokens_a_step(spec.budget)
 
 
 def sweep_seconds(specs: Sequence[RunSpec]) -> float | None:
-    """Expected duration of runs that share this machine's slots; None when one was never timed."""
+    """Expected duration of runs that share this machine's slots; None when nothing was ever timed here."""
     each = [run_seconds(spec) for spec in specs]
     known = [seconds for seconds in each if seconds is not None]
     if len(known) < len(each) or not known:
@@ -45,8 +48,13 @@ def remember(spec: RunSpec, step_seconds: float) -> None:
     """Keep what a step of such a run took, its share of the evaluations included."""
     path = _path()
     path.parent.mkdir(parents=True, exist_ok=True)
+    timed = {
+        "token_seconds": step_seconds / _tokens_a_step(spec.budget),
+        "work": _work(spec),
+        "here": _here(),
+    }
     with FileLock(path.with_suffix(".lock")):
-        files.write_json(path, {**_known(), key(spec): step_seconds / _tokens_a_step(spec.budget)})
+        files.write_json(path, {**_known(), key(spec): timed})
 
 
 def calibrate(specs: Iterable[RunSpec]) -> None:
@@ -57,7 +65,7 @@ def calibrate(specs: Iterable[RunSpec]) -> None:
 
     torch.set_num_threads(max(1, torch.get_num_threads() // default_slots()))
     for spec in specs:
-        if run_seconds(spec) is not None:
+        if key(spec) in _known():
             continue
         ids = torch.randint(spec.config.vocab_size, (spec.budget.context_length * 64,))
         training = Training(
@@ -89,13 +97,33 @@ def _evaluation_share(budget: Budget) -> float:
 
 def key(spec: RunSpec) -> str:
     """Names a speed: the model, the device, and how many runs share it."""
-    here = device.describe()
-    return digest({"config": spec.config.changes(), "device": here.title, "slots": default_slots()})
+    return digest({"config": spec.config.changes(), "here": _here()})
+
+
+def _here() -> str:
+    return f"{device.describe().title}, {default_slots()} at once"
+
+
+def _work(spec: RunSpec) -> int:
+    return ledger.multiplications(spec.config, spec.budget.context_length)
+
+
+def _token_seconds(spec: RunSpec) -> float | None:
+    """What a token takes: as timed, or as the timed model nearest in size would have it."""
+    known, work, here = _known(), _work(spec), _here()
+    timed = {name: found for name, found in known.items() if found["here"] == here}
+    if not timed:
+        return None
+    nearest = timed.get(key(spec)) or min(timed.values(), key=lambda one: abs(math.log(one["work"] / work)))
+    return float(nearest["token_seconds"] * work / nearest["work"])
 
 
 def _path() -> Path:
     return paths.DATA / "cache" / "speed.json"
 
 
-def _known() -> dict[str, object]:
-    return files.read_json(_path()) or {}
+def _known() -> dict[str, dict[str, Any]]:
+    """What was timed; a torn file, or one of another version of the lab, holds nothing."""
+    found = files.read_json(_path()) or {}
+    whole = {"token_seconds", "work", "here"}
+    return {name: one for name, one in found.items() if isinstance(one, dict) and whole <= set(one)}

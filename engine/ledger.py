@@ -1,9 +1,9 @@
-"""Where a model's parameters are, counted from its configuration alone. Imports no torch.
+"""Where a model's parameters and its work are, counted from its configuration alone. Imports no torch.
 
 Source: chapter, "the block", where the parameters are.
 """
 
-from engine.models.config import ModelConfig
+from engine.models.config import WITHOUT_HEADS, ModelConfig
 
 # The parts that stand in every block; the others are there once.
 IN_BLOCKS = ("W_Q", "W_K", "W_V", "W_O", "score scale", "learned matrix", "feed-forward", "norms")
@@ -61,3 +61,19 @@ def feed_forward_share(config: ModelConfig) -> float | None:
     """The feed-forward's share of a block's parameters; None where a block has none."""
     block = block_parameters(config)
     return block.get("feed-forward", 0) / sum(block.values()) if block else None
+
+
+def multiplications(config: ModelConfig, context_length: int) -> int:
+    """Products of two numbers that one token of a forward pass takes, with the whole window in sight.
+
+    Matrices count once a number; biases, norms and tables are added or looked up, not multiplied.
+    Source: Kaplan et al. 2020, section 2.1.
+    """
+    width = config.d_model
+    joined = width if config.mixer in WITHOUT_HEADS else config.n_head * config.head_width
+    projections = len(_PROJECTED.get(config.mixer, ())) + (
+        config.output_projection and config.mixer in _PROJECTED
+    )
+    looks = {"none": 0, "average": 1, "matrix": 1}.get(config.mixer, 2)  # scores, and the mixture
+    block = projections * joined * width + 2 * width * config.d_ff + looks * context_length * joined
+    return config.n_layer * block + config.vocab_size * width

@@ -17,6 +17,7 @@ from engine.measurements import MEASUREMENTS, VARIANCE, Measurement
 from engine.reference import Reference, ReferenceRow
 from engine.runs import files
 from engine.runs.dispatcher import Dispatcher
+from engine.runs.launch import specs
 from engine.runs.spec import RunSpec
 from engine.runs.store import ENDED, Store
 
@@ -362,6 +363,16 @@ def test_reproduce_measures_what_is_missing_and_resumes_what_stopped(instant, ti
 
     assert cli("reproduce")[0] == 0
     assert len(instant.launched) == 10
+
+
+def test_reproduce_goes_on_with_what_a_killed_process_left_running(instant, tiny_corpus, monkeypatch):
+    monkeypatch.setattr(commands, "corpus", SimpleNamespace(TINYSHAKESPEARE=tiny_corpus))
+    only(monkeypatch, replace(AVERAGES, seeds=(0,)))
+    store = Store()
+    store.submit(specs("averages", "chapter", (0,), tiny_corpus))
+    assert store.advance(2, "queued", "running")  # and nobody wrote down how it ended
+    assert cli("reproduce")[:2] == (0, "")
+    assert [(run.state, run.attempt) for run in store.runs()] == [("done", 1 + (n == 1)) for n in range(4)]
 
 
 # What needs no training

@@ -45,6 +45,30 @@ def test_a_model_timed_on_one_budget_is_known_on_the_other():
     assert estimates.run_seconds(long) == pytest.approx(expected, rel=0.2)  # evaluations weigh less there
 
 
+def test_a_model_that_was_never_timed_takes_as_long_as_its_likeness_in_size():
+    average, narrow, wide = (
+        specs(experiment, "quick", (0,), "python-reference", (name,))[0]
+        for experiment, name in (
+            ("averages", "average"),
+            ("scaling-training", "divided-256"),
+            ("scaling-training", "divided-1024"),
+        )
+    )
+    estimates.remember(average, 0.01)
+    assert estimates.run_seconds(narrow) > estimates.START_SECONDS
+    estimates.remember(wide, 0.5)
+    of_wide = estimates.run_seconds(wide) - estimates.START_SECONDS
+    undivided = specs("scaling-training", "quick", (0,), "python-reference", ("undivided-1024",))[0]
+    assert estimates.run_seconds(undivided) - estimates.START_SECONDS == pytest.approx(of_wide)
+    assert 0 < estimates.run_seconds(narrow) - estimates.START_SECONDS < of_wide
+
+
+def test_a_speed_of_another_device_says_nothing_about_this_one(monkeypatch):
+    estimates.remember(quick()[0], 0.1)
+    monkeypatch.setenv("ATTENTION_LAB_SLOTS", "1")
+    assert estimates.run_seconds(quick()[0]) is None
+
+
 def test_a_sweep_shares_the_slots():
     four = quick()
     for spec in four:
@@ -58,7 +82,8 @@ def test_a_sweep_shares_the_slots():
 
 def test_a_torn_speed_file_is_no_error(tmp_path):
     (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "speed.json").write_text('{"half')
-    assert estimates.run_seconds(quick()[0]) is None
+    for torn in ('{"half', '{"a": 0.1, "b": {"work": 1}}'):  # the second as an earlier version wrote it
+        (tmp_path / "cache" / "speed.json").write_text(torn)
+        assert estimates.run_seconds(quick()[0]) is None
     estimates.remember(quick()[0], 0.1)
     assert estimates.run_seconds(quick()[0]) is not None

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from engine import ledger
 from engine.models.config import ModelConfig
@@ -104,3 +105,14 @@ def test_gpt2_small():
 def test_a_block_of_nothing_has_no_share():
     assert ledger.feed_forward_share(ModelConfig()) is None
     assert ledger.feed_forward_share(VARIANTS["head-added"].config) == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["no-context", "average", "matrix", "raw", "query-key", "block", "two-blocks"]
+)
+def test_the_work_is_what_torch_counts(name):
+    """Two operations a multiplication, by torch's own counter, which knows the fused kernel too."""
+    config, window = VARIANTS[name].config, 32
+    with torch.device("meta"), FlopCounterMode(display=False) as counted:
+        Transformer(config)(torch.zeros(3, window, dtype=torch.long))
+    assert ledger.multiplications(config, window) * 2 * 3 * window == counted.get_total_flops()
