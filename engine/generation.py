@@ -62,6 +62,24 @@ def generate(
     return drawn()
 
 
+def continued(
+    model: Transformer,
+    vocabulary: Vocabulary,
+    ids: Sequence[int],
+    *,
+    tokens: int,
+    temperature: float = 1.0,
+    seed: int,
+) -> str:
+    """The text of a prompt and of what a model adds to it, drawn from a generator of that seed.
+
+    Raises ValueError: as ``generate``.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    added = generate(model, ids, tokens=tokens, temperature=temperature, generator=generator)
+    return vocabulary.decode([*ids, *added])
+
+
 def longest_context(config: ModelConfig, context_length: int | None = None) -> int:
     """How many of the last tokens a model is given: ``context_length``, or the configuration's positions.
 

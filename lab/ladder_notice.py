@@ -29,12 +29,14 @@ def effect(gap: Gap | None) -> str:
 
 
 def notice(now: Sweep, buys: str | None, best: str | None) -> str:
-    """The guesses, answered; then what attention is worth. Empty while a rung is missing."""
+    """The guesses, answered; then what attention is worth. While a rung is missing, what is to be done."""
     gaps = {name: bought(now, name) for name in BUYS_GUESSES}
     rows = {name: now.row(name, PERPLEXITY) for name in shown_rungs(now)}
     ladder = [rows[name] for name in rows if name != "own"]
     if not all(row.mean is not None or row.diverged for row in ladder):
-        return ""
+        if now.unended:
+            return "Your guesses are answered here when every rung has ended."
+        return "No runs yet. Make your two guesses, then train."
     said = []
     known = {name: gap.points for name, gap in gaps.items() if gap is not None}
     if known:

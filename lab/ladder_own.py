@@ -120,6 +120,16 @@ def specs(own: ModelConfig, choice: Choice) -> list[RunSpec]:
     return [launch.own(LADDER.id, own, choice.budget, seed, choice.corpus_id) for seed in choice.seeds]
 
 
+def of_the_ladder(now: Sweep) -> Sweep:
+    """A sweep without the reader's own rung."""
+    return now.part(lambda spec: spec.variant != OWN)
+
+
+def of_the_reader(now: Sweep) -> Sweep:
+    """That rung alone."""
+    return now.part(lambda spec: spec.variant == OWN)
+
+
 def results(own: ModelConfig, now: Sweep) -> "Styler":
     """The reader's rung beside the nearest one. now: of the ladder and the rung together."""
     name, changed = nearest(own)

@@ -48,6 +48,7 @@ COMPARED = {
     "block": "LayerNorm, beside none",
 }
 BY_HEART = ("block", "two-blocks", "block-dropout")
+DROPOUT = ("block", "block-dropout")
 WIDTHS = ("64", "128", "256", "768", "2048", "4096", "12288")
 HELD_OUT = Panel(PERPLEXITY, "Held out", "perplexity, log", 6, 1280, (10, 30, 100, 300, 1000))
 TRAINED_ON = replace(HELD_OUT, metric=TRAIN, title="On the batches it trains on")
@@ -256,7 +257,7 @@ def dropout_table(sweeps: Sequence[tuple[str, Sweep]], corpus_id: str) -> "Style
     numbers, shown = list[Sequence[float | None]](), list[Sequence[str]]()
     for budget_name, now in sweeps:
         budget = LADDER.budget(budget_name)
-        without, with_ = (now.row(name, PERPLEXITY) for name in ("block", "block-dropout"))
+        without, with_ = (now.row(name, PERPLEXITY) for name in DROPOUT)
         worth = difference(without, with_)
         label = f"{budget_name}, {budget.steps:,} steps, {times(passes(budget, corpus_id))}"
         numbers.append((without.mean, with_.mean, worth.points if worth else None))

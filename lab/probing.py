@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
 
@@ -19,19 +20,35 @@ from engine.models.config import ModelConfig
 from engine.runs.store import open_store
 from engine.variants import variant
 from lab.controls import MINUS, plain, visible
-from lab.frame import dot
+from lab.frame import MEASURE, dot
 
 if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
     from engine.probes.averages import Comparison
+
+T = TypeVar("T")
 
 WIDTH = 544  # px
 TIMEOUT_S = 120
 
 
+@contextmanager
+def section(title: str, lead: str, name: str, *, below: bool = False) -> Iterator[None]:
+    """The head of a live section: its question, what is done, and a row for its settings and its button.
+
+    name: of the row among the page's. below: whether the section is a part of the one before.
+    """
+    (st.subheader if below else st.header)(title, anchor=False)
+    st.markdown(lead, width=MEASURE)
+    with st.container(horizontal=True, vertical_alignment="bottom", key=f"instruments-{name}"):
+        yield
+
+
 def button(
     label: str, key: str, on_click: Callable[..., None] | None = None, args: Sequence[Any] = ()
-) -> None:
-    """A button that asks for a probe; from then on the probe follows every edit."""
+) -> bool:
+    """A button that asks for a probe; from then on the probe follows every edit. Returns ``asked``."""
 
     def pressed() -> None:
         st.session_state[f"{key}.asked"] = True
@@ -39,11 +56,25 @@ def button(
             on_click(*args)
 
     st.button(label, key=key, on_click=pressed, width=160)
+    return asked(key)
 
 
 def asked(key: str) -> bool:
     """Whether that button was pressed in this session."""
     return bool(st.session_state.get(f"{key}.asked"))
+
+
+def attempt(said: "DeltaGenerator", busy: str, measure: Callable[[], T]) -> T | None:
+    """What a probe measures; None where it cannot.
+
+    said: the place of the status line, which reads ``busy`` meanwhile, and then what is wrong.
+    """
+    said.markdown(f":small[:primary[{busy}]]")
+    try:
+        return measure()
+    except (ValueError, OSError) as error:
+        said.markdown(f":small[:red[{plain(str(error))}]]")
+        return None
 
 
 @st.cache_data(max_entries=32, show_spinner=False)

@@ -4,10 +4,10 @@ import streamlit as st
 
 from engine.experiments import NORM_PLACEMENT
 from engine.runs.store import open_store
-from lab import bench, export, frame, instruments, norm_blocks, norm_breaking, norm_start, vega
+from lab import bench, export, frame, instruments, norm_blocks, norm_breaking, norm_start, probing, vega
 from lab.bench import Rows
 from lab.chapter import section
-from lab.controls import Settings, count, one_of, plain, quantity
+from lab.controls import Settings, count, one_of, quantity
 from lab.instruments import Choice
 from lab.measured import Sweep, difference
 from lab.norm_breaking import OVERS, PRESETS, RATES, USUAL, WARMUPS, Cut
@@ -15,6 +15,7 @@ from lab.norm_start import MEASURES
 
 SECTION = section("norm.py")
 MEASURED = "norm.measured"
+BUSY = "Measuring in a process of its own, about ten seconds a seed"
 NARROW, WIDE = 464, 640  # px
 
 
@@ -60,13 +61,12 @@ def budget_line(choice: Choice) -> str:
 
 def before(choice: Choice, which: str) -> None:
     """The gradients of two untrained models."""
-    st.header("Before the first step", anchor=False)
-    st.markdown(
+    with probing.section(
+        "Before the first step",
         "The usual explanation looks at the very beginning: put a norm on the stream, and the gradient that "
         "flows back through twelve of them comes out badly scaled. How badly is quickly measured.",
-        width=frame.MEASURE,
-    )
-    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-start"):
+        "start",
+    ):
         st.segmented_control(
             "Gradient of",
             list(MEASURES),
@@ -84,21 +84,15 @@ def before(choice: Choice, which: str) -> None:
             disabled=bool(choice.lacks),
         )
         said = bench.status_line()
-    asked, measured = st.session_state.get(MEASURED), None
-    if asked:
-        said.markdown(":small[:primary[Measuring in a process of its own, about ten seconds a seed]]")
-        try:
-            measured = norm_start.measure(*asked)
-        except (ValueError, OSError) as error:
-            said.markdown(f":small[:red[{plain(str(error))}]]")
-        else:
-            rest = (
-                "" if asked == now else ", for other seeds or another text. Measure again for what is set now"
-            )
-            color = "gray" if rest else "green"
-            said.markdown(f":small[:{color}[Measured in {measured.seconds:.1f} s{rest}]]")
+    measured = None
+    if asked := st.session_state.get(MEASURED):
+        measured = probing.attempt(said, BUSY, lambda: norm_start.measure(*asked))
     elif choice.lacks:
         said.markdown(f":small[:gray[{choice.lacks}]]")
+    if measured:
+        rest = "" if asked == now else ", for other seeds or another text. Measure again for what is set now"
+        color = "gray" if rest else "green"
+        said.markdown(f":small[:{color}[Measured in {measured.seconds:.1f} s{rest}]]")
     chapters = measured is None or measured.of_the_chapters_text
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title-start"):
         st.markdown(f"**Gradient norm of {MEASURES[which]}** :gray[per block, untrained]", width="stretch")

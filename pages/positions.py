@@ -28,6 +28,7 @@ from lab.positions_probes import Measured, Weights
 SECTION = section("positions.py")
 CURVES, OVER_LENGTHS = 432, 672  # px
 WIDE = "Measuring in a process of its own, about ten seconds"
+READING = "Reading the table, some seconds"
 
 
 def guesses() -> None:
@@ -116,28 +117,25 @@ def measured(what: str, weights: Weights, *arguments: str, busy: str = WIDE) -> 
     return found
 
 
-def needed(*schemes: str) -> Weights | None:
-    """The trained models of these schemes, as many as there are; None, with a word to it, without any."""
+def needed(*schemes: str) -> Weights:
+    """The trained models of these schemes, as many as there are, and a word to it where there are none."""
     found = {name: one for name, one in trained().items() if name in (schemes or POSITIONS.variants)}
     if not found:
         which = f"of {plain(variant(schemes[0]).title)} " if schemes else ""
         st.markdown(f"No trained model {which}is shipped with this copy. Train the five above first.")
-        return None
     return found
 
 
 def places() -> None:
     """Perplexity per position of a long window."""
-    st.header("Where in a long window does it go wrong?", anchor=False)
-    st.markdown(
+    with probing.section(
+        "Where in a long window does it go wrong?",
         "A window of 512 mixes easy positions with hard ones. Take it apart: how perplexed is each scheme at "
         "each position, with the same weights?",
-        width=frame.MEASURE,
-    )
-    probing.button("Measure", settings.key("places"))
-    if not probing.asked(settings.key("places")) or (weights := needed()) is None:
-        return
-    if found := measured("places", weights):
+        "places",
+    ):
+        asked = probing.button("Measure", settings.key("places"))
+    if asked and (weights := needed()) and (found := measured("places", weights)):
         st.markdown("**Perplexity by position** :gray[log scale, held out, 16 positions a point]")
         with st.container(key="figure-places"):
             vega.draw(positions_probes.places_chart(found), key="positions.places")
@@ -147,16 +145,14 @@ def places() -> None:
 
 def untrained_rows() -> None:
     """The learned table's rows, seen and unseen."""
-    st.header("What lies in the rows that nobody trained?", anchor=False)
-    st.markdown(
+    with probing.section(
+        "What lies in the rows that nobody trained?",
         "The learned table has 512 rows so that a long window can be read at all. Training used the first "
         "64. How far has each row turned from the random vector it began as?",
-        width=frame.MEASURE,
-    )
-    probing.button("Look", settings.key("rows"))
-    if not probing.asked(settings.key("rows")) or (weights := needed("learned")) is None:
-        return
-    if found := measured("table", weights, busy="Reading the table, some seconds"):
+        "rows",
+    ):
+        asked = probing.button("Look", settings.key("rows"))
+    if asked and (weights := needed("learned")) and (found := measured("table", weights, busy=READING)):
         st.markdown("**Turned since the first step** :gray[degrees, a stroke a row]")
         with st.container(key="figure-rows"):
             vega.draw(positions_probes.rows_chart(found), key="positions.rows")
@@ -166,19 +162,18 @@ def untrained_rows() -> None:
 
 def diagonals(distance: str, head: str) -> None:
     """Two tokens a fixed distance apart, moved through the window."""
-    st.header("What does a score know of place?", anchor=False)
-    st.markdown(
+    with probing.section(
+        "What does a score know of place?",
         "Take one query token and one key token, hold their distance fixed, and move both through the "
         "window. A scheme that knows distances only draws a flat line.",
-        width=frame.MEASURE,
-    )
-    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-diagonals"):
+        "diagonals",
+    ):
         st.select_slider(
             "Distance t − i, tokens", positions_probes.DISTANCES, key=settings.key("distance"), width=360
         )
         st.segmented_control("Head", positions_probes.HEADS, key=settings.key("head"), required=True)
-        probing.button("Move them", settings.key("diagonals"))
-    if not probing.asked(settings.key("diagonals")):
+        asked = probing.button("Move them", settings.key("diagonals"))
+    if not asked:
         return
     weights = trained()
     if found := measured("diagonals", weights, busy="Scoring in a process of its own, some seconds"):
@@ -198,17 +193,15 @@ def diagonals(distance: str, head: str) -> None:
 
 def rescaling() -> None:
     """RoPE's weights, read with a slower rotation."""
-    st.header("Can a slower rotation repair RoPE at 256?", anchor=False)
-    st.markdown(
+    with probing.section(
+        "Can a slower rotation repair RoPE at 256?",
         "Beyond 64 tokens the slow pairs of RoPE turn by angles that training never showed. Turn more "
         "slowly, and 256 places fit into the angles of 64: all pairs alike (linear), or the slow ones only, "
         "by a larger base (NTK-aware). Nothing is trained.",
-        width=frame.MEASURE,
-    )
-    probing.button("Rescale", settings.key("rescaled"))
-    if not probing.asked(settings.key("rescaled")) or (weights := needed("rope")) is None:
-        return
-    if found := measured("rescaled", weights):
+        "rescaled",
+    ):
+        asked = probing.button("Rescale", settings.key("rescaled"))
+    if asked and (weights := needed("rope")) and (found := measured("rescaled", weights)):
         st.markdown("**RoPE, three ways to turn** :gray[held-out perplexity, log scale]")
         with st.container(horizontal=True, gap="medium", key="results-rescaled"):
             with st.container(width=bench.TABLE_WIDTH):
@@ -242,18 +235,17 @@ def slopes(heads: int) -> None:
 
 def order(sentence: str, draw: int) -> None:
     """What models without positions can tell apart."""
-    st.header("What can attention tell without positions?", anchor=False)
-    st.markdown(
+    with probing.section(
+        "What can attention tell without positions?",
         "Put a sentence of yours into another order and send both through blocks that are not trained at "
         "all: this is a matter of the architecture, not of what it learned.",
-        width=frame.MEASURE,
-    )
-    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-order"):
+        "order",
+    ):
         st.text_input("Your sentence", key=settings.key("sentence"), max_chars=200, width=400)
-        probing.button("Shuffle", settings.key("order"))
+        asked = probing.button("Shuffle", settings.key("order"))
         st.button("Another order", on_click=_another_order, width=160)
         st.caption(f"Order {draw}")
-    if not probing.asked(settings.key("order")):
+    if not asked:
         return
     arguments = (f"--sentence={sentence}", f"--seed={draw}")
     if found := measured("order", {}, *arguments, busy="Shuffling in a process of its own, some seconds"):
@@ -275,16 +267,15 @@ def _another_order() -> None:
 
 def knowledge() -> None:
     """How a model without positions knows something of them."""
-    st.subheader("And still it learns something of place", anchor=False)
-    st.markdown(
+    with probing.section(
+        "And still it learns something of place",
         "A causal model without positions is not lost. Read its trained attention: how much of the place can "
         "be told from it, and what is a shuffled past worth to it?",
-        width=frame.MEASURE,
-    )
-    probing.button("Read it", settings.key("knowledge"))
-    if not probing.asked(settings.key("knowledge")) or (weights := needed()) is None:
-        return
-    if found := measured("knowledge", weights):
+        "knowledge",
+        below=True,
+    ):
+        asked = probing.button("Read it", settings.key("knowledge"))
+    if asked and (weights := needed()) and (found := measured("knowledge", weights)):
         with st.container(horizontal=True, gap="medium", key="results-knowledge"):
             with st.container(width=bench.TABLE_WIDTH):
                 st.table(positions_probes.knowledge_table(found), border="horizontal", hide_index=True)

@@ -23,11 +23,11 @@ def rerun(page):
 
 def said(page):
     """Everything that the page says in words, without escapes and non-breaking spaces."""
-    return (
-        "\n".join(element.value for element in [*page.markdown, *page.caption])
-        .replace("\\", "")
-        .replace("\u00a0", " ")
-    )
+    return _read("\n".join(element.value for element in [*page.markdown, *page.caption]))
+
+
+def _read(text):
+    return text.replace("\\", "").replace("\u00a0", " ")
 
 
 def nodes(page):
@@ -54,13 +54,19 @@ def charts(page):
 
 
 def cells(page, first, place=0):
-    """The table whose first column's name begins so, as it is shown. place: which of them."""
+    """The rows of the table whose first column's name begins so, without escapes. place: which of them."""
     tables = [
         pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
         for table in page.table
     ]
     rows = [rows for rows in tables if next(iter(rows[0])).startswith(first)][place]
-    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
+    return [{name: _read(cell) for name, cell in row.items()} for row in rows]
+
+
+def lines(page, first, place=0):
+    """The same rows by the words of their first cells, without the coloured mark before them."""
+    rows = cells(page, first, place)
+    return {next(iter(row.values())).rpartition("] ")[2].removeprefix("● "): row for row in rows}
 
 
 def torch_failed_seconds(python, name, text, *changes):

@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict
 
-import pyarrow
 import pytest
 import torch
 
@@ -18,7 +17,7 @@ from engine.variants import VARIANTS, variant
 from lab import ladder_own, ladder_parts, ladder_probe, probing
 from lab.run_card import command
 from lab.styles import style
-from tests.apptest import charts, open_page, rerun, said, torch_failed_seconds
+from tests.apptest import charts, lines, open_page, rerun, said, torch_failed_seconds
 
 # Held out and on the text trained on, at the chapter's budget: near what the chapter has.
 ENDS = {
@@ -38,24 +37,6 @@ ENDS = {
 
 def opened(**query):
     return open_page("ladder", **query)
-
-
-def tables(page):
-    """Every table as it is shown: rows of cells by column."""
-    for table in page.table:
-        styler = table.proto.arrow_data.styler.display_values
-        rows = pyarrow.ipc.open_stream(styler).read_all().to_pylist()
-        yield [
-            {name: cell.replace("\u00a0", " ").replace("\\", "") for name, cell in row.items()}
-            for row in rows
-        ]
-
-
-def cells(page, column):
-    """The first table with such a column, by the words of its first cells."""
-    rows = next(rows for rows in tables(page) if column in rows[0])
-    first = next(iter(rows[0]))
-    return {row[first].rpartition("] ")[2].removeprefix("● "): row for row in rows}
 
 
 def measure(text, budget="chapter", seeds=(0,), state="done", step=None, specs=None):
@@ -102,10 +83,10 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text):
         "chapter 38.07 and 40.57, after 3,000 steps",
         "chapter 60.45, after 3,000 steps",
     ]
-    table = cells(page, "model")
+    table = lines(page, "model")
     assert len(table) == len(LADDER.variants)
     assert {row["yours"] for row in table.values()} == {":gray[–]"}
-    assert [row["chapter"] for row in cells(page, "points of perplexity").values()] == [
+    assert [row["chapter"] for row in lines(page, "points of perplexity").values()] == [
         ":gray[*≈ −14*]",
         ":gray[*≈ 9*]",
         ":gray[*≈ −3*]",
@@ -144,7 +125,7 @@ def test_results_answer_the_guesses_and_give_each_part_its_worth(text):
     assert "You guessed *four heads*. Most is bought by **learned weights for equal ones**: 14.6" in words
     assert "You guessed *two blocks*. Best on held-out text is **a block with dropout 0.1**, 36.0" in words
     assert "The same head in place of the token costs 9.0 points" in words
-    part = cells(page, "part")
+    part = lines(page, "part")
     assert list(part) == list(ladder_parts.PARTS.values())
     assert part["learned weights for equal ones"]["bought, yours"] == "**+14.6**"
     assert part["learned weights for equal ones"]["parameters"] == "+49,152"
@@ -158,7 +139,7 @@ def test_results_answer_the_guesses_and_give_each_part_its_worth(text):
     )
     assert part["LayerNorm"]["parameters"] == "+768"
     assert part["a second block"]["bought, yours"] == "**−2.5**"
-    beside = cells(page, "points of perplexity")
+    beside = lines(page, "points of perplexity")
     assert beside["one head, beside the added average"]["yours"].startswith("**−14.1**")
     assert beside["four heads and W_O, beside one head"]["yours"].startswith("**−3**")
     assert beside["four heads and W_O, beside one head"]["difference"].startswith(":green[")
@@ -171,7 +152,7 @@ def test_results_answer_the_guesses_and_give_each_part_its_worth(text):
 def test_two_blocks_know_their_text_by_heart(text):
     measure(text)
     page = opened(budget="chapter")
-    table = cells(page, "on its own text")
+    table = lines(page, "on its own text")
     assert [row["chapter"] for row in table.values()] == ["18.77", "14.49", ":gray[–]"]
     assert [row["yours"] for row in table.values()] == ["**19.0**", "**14.5**", "**24.0**"]
     words = said(page)
@@ -187,7 +168,7 @@ def test_dropout_is_compared_at_both_budgets(text):
     names = ("block", "block-dropout")
     measure(text, specs=launch.specs(LADDER.id, "chapter", (0,), text, names))
     page = opened()
-    table = cells(page, "budget")
+    table = lines(page, "budget")
     quick, chapter = table.values()
     assert (quick["no dropout"], quick["bought"]) == (":gray[–]", ":gray[–]")
     assert (chapter["no dropout"], chapter["bought"]) == ("**38.0**", "**+2.0**")
@@ -218,26 +199,26 @@ def test_a_shipped_reference_stands_in_every_table(text, no_reference):
     reference.load.cache_clear()
     page = opened(budget="chapter")
     assert "Reference: shipped runs, CPU, 2 cores, 2026-01-02." in said(page)
-    assert cells(page, "model")["+ LayerNorm: a whole block"]["reference"].startswith("38.5 :gray[±")
-    part = cells(page, "part")
+    assert lines(page, "model")["+ LayerNorm: a whole block"]["reference"].startswith("38.5 :gray[±")
+    part = lines(page, "part")
     assert part["W_O"]["reference"] == "+1.0 :gray[± 0.0]"
     assert part["W_O"]["per 1,000"] == ":gray[+0.061]"
     assert part["learned weights for equal ones"]["reference"].startswith("+14.6")
-    gap = cells(page, "points of perplexity")["one head, beside the added average"]
+    gap = lines(page, "points of perplexity")["one head, beside the added average"]
     assert gap["reference"].startswith("−14.1")
-    assert cells(page, "on its own text")["two blocks"]["reference"].startswith("14.5")
-    assert cells(page, "budget")[":gray[reference]"]["bought"].startswith("+2.0")
-    assert {line["yours"] for line in cells(page, "model").values()} == {":gray[–]"}
+    assert lines(page, "on its own text")["two blocks"]["reference"].startswith("14.5")
+    assert lines(page, "budget")[":gray[reference]"]["bought"].startswith("+2.0")
+    assert {line["yours"] for line in lines(page, "model").values()} == {":gray[–]"}
     assert shipped.rows["four-heads"].measured["0"].get(GAP) is None  # the file holds none; loading adds it
 
 
 def test_where_the_parameters_are(text):
     page = opened(width="12288")
-    table = cells(page, "of the block")
+    table = lines(page, "model", 1)
     assert table["+ LayerNorm: a whole block"]["parameters"] == "477,696"
     assert table["+ LayerNorm: a whole block"]["of the block"] == "**66.6 %**"
     assert table["one head added, with positions"]["of the block"] == ":gray[–]"
-    parts = cells(page, "share")
+    parts = lines(page, "part", 1)
     assert parts["feed-forward"]["share"] == "66.7 %"
     assert parts["W_Q"]["parameters"] == f"{12288**2:,}"
 
@@ -274,8 +255,8 @@ def test_a_finished_own_rung_joins_curves_and_tables(text):
     assert {(row["name"], row["slot"]) for row in chart["curves"] if row["kind"] == "mean"} == {
         ("your own rung", "sky")
     }
-    assert cells(page, "model")["your own rung"]["yours"] == "**37.0**"
-    assert cells(page, "of the block")["your own rung"]["parameters"] == "659,200"
+    assert lines(page, "model")["your own rung"]["yours"] == "**37.0**"
+    assert lines(page, "model", 1)["your own rung"]["parameters"] == "659,200"
     assert "○" in "".join(str(table.value.iloc[:, 0].tolist()) for table in page.table)
     assert style("own").slot == "sky"
 
@@ -380,7 +361,7 @@ def test_attention_is_linear_and_the_feed_forward_is_not(text, probed):
     page.button(key="ladder.linear").click()
     rerun(page)
     assert probed == [("engine.probes.block",)]
-    table = cells(page, "off by")
+    table = lines(page, "part", 2)
     assert table["attention, its weights frozen"]["linear"] == "yes"
     assert table["feed-forward without its GELU"]["linear"] == "yes"
     assert table["feed-forward"]["linear"] == ":red[no]"
@@ -395,7 +376,7 @@ def test_layer_norm_keeps_four_promises(text, probed):
     page = opened()
     page.button(key="ladder.norms").click()
     rerun(page)
-    table = cells(page, "LayerNorm")
+    table = lines(page, "the same tokens")
     assert [row["LayerNorm"] for row in table.values()] == ["**0**"] * 4 + ["computed"]
     training = [row["BatchNorm, training"] for row in table.values()]
     assert all(cell.startswith(":red[") for cell in training)

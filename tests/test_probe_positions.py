@@ -12,7 +12,7 @@ from engine.evaluation import mean_loss, windows
 from engine.experiments import POSITIONS
 from engine.models.positions import RotaryPositions
 from engine.models.transformer import Transformer
-from engine.probes import live, positions
+from engine.probes import live, positions, schemes
 from engine.variants import variant
 from lab import positions_alibi
 
@@ -51,13 +51,13 @@ def weights_of(tmp_path, scheme, seed=0):
 
 @pytest.fixture(scope="module")
 def shuffled():
-    return {row["scheme"]: row for row in positions.order([5, 9, 33, 4, 120, 7, 77, 9, 2, 60], 0)["rows"]}
+    return {row["scheme"]: row for row in schemes.order([5, 9, 33, 4, 120, 7, 77, 9, 2, 60], 0)["rows"]}
 
 
 def test_the_losses_by_position_have_the_overall_loss_for_their_mean():
     batch = windows(text(64 * 20 + 1), 64)
     model = small("rope")
-    losses = positions.losses_by_position(model, batch)
+    losses = schemes.losses_by_position(model, batch)
     assert losses.shape == (64,)
     assert losses.mean().item() == pytest.approx(mean_loss(model, batch), abs=1e-6)
     by_hand = torch.nn.functional.cross_entropy(model(batch[:, :-1])[:, 5], batch[:, 6]).item()
@@ -65,7 +65,7 @@ def test_the_losses_by_position_have_the_overall_loss_for_their_mean():
 
 
 def test_the_bins_have_the_overall_perplexity_for_their_geometric_mean():
-    found = positions.places({name: small(name) for name in ("alibi", "learned")}, text(2 * 512 + 1))
+    found = schemes.places({name: small(name) for name in ("alibi", "learned")}, text(2 * 512 + 1))
     assert (found["windows"], found["length"], found["bin"]) == (2, 512, 16)
     for one in found["models"].values():
         assert len(one["bins"]) == 32
@@ -76,19 +76,19 @@ def test_the_bins_have_the_overall_perplexity_for_their_geometric_mean():
 def test_a_rotation_that_is_not_slowed_is_plain_rope():
     model, ids = small("rope"), text(40).unsqueeze(0)
     with torch.no_grad():
-        for way in positions.WAYS:
-            assert torch.equal(positions.slower(model, way, 1.0)(ids), model(ids))
+        for way in schemes.WAYS:
+            assert torch.equal(schemes.slower(model, way, 1.0)(ids), model(ids))
         for way in ("linear", "ntk"):
-            assert not torch.allclose(positions.slower(model, way, 4.0)(ids), model(ids))
-        assert torch.equal(positions.slower(model, "plain", 4.0)(ids), model(ids))
+            assert not torch.allclose(schemes.slower(model, way, 4.0)(ids), model(ids))
+        assert torch.equal(schemes.slower(model, "plain", 4.0)(ids), model(ids))
 
 
 def test_slowed_four_times_the_slowest_pair_turns_as_far_at_256_as_it_did_at_64():
     model = small("rope")
     q = torch.ones(1, 1, 257, model.config.head_width, dtype=torch.float64)
     turned = {}
-    for way in positions.WAYS:
-        scheme = positions.slower(model, way, 4.0).positions
+    for way in schemes.WAYS:
+        scheme = schemes.slower(model, way, 4.0).positions
         assert isinstance(scheme, RotaryPositions)
         turned[way] = scheme.rotate(q, q)[0][0, 0]
     slow = model.config.head_width // 2 - 1
@@ -99,10 +99,10 @@ def test_slowed_four_times_the_slowest_pair_turns_as_far_at_256_as_it_did_at_64(
 
 
 def test_rescaling_measures_every_length_and_the_first_once():
-    found = positions.rescaled(small("rope"), text(2 * 512 + 1))
+    found = schemes.rescaled(small("rope"), text(2 * 512 + 1))
     assert [(row["way"], row["length"]) for row in found["rows"]] == [
         ("plain", 64),
-        *((way, length) for length in (128, 256, 512) for way in positions.WAYS),
+        *((way, length) for length in (128, 256, 512) for way in schemes.WAYS),
     ]
     assert [row["factor"] for row in found["rows"]] == [1, 2, 2, 2, 4, 4, 4, 8, 8, 8]
     overall = mean_loss(small("rope"), windows(text(2 * 512 + 1), 256))
@@ -129,13 +129,13 @@ def test_every_scheme_tells_all_of_them_apart(shuffled, scheme):
 
 def test_an_order_is_another_one_and_leaves_the_last_token_where_the_prefix_alone_moves():
     for seed in range(20):
-        found = positions.order([1, 2, 3], seed)
+        found = schemes.order([1, 2, 3], seed)
         assert sorted(found["order"]) == [0, 1, 2] != found["order"]
         assert found["prefix"] == [1, 0, 2]
 
 
 def test_under_rope_and_alibi_a_score_depends_on_the_distance_only():
-    found = positions.diagonals({name: small(name) for name in SCHEMES}, query=7, key=11)
+    found = schemes.diagonals({name: small(name) for name in SCHEMES}, query=7, key=11)
     for name, heads in found["models"].items():
         assert len(heads) == 4
         for head in heads:
@@ -157,27 +157,27 @@ def test_a_row_that_was_never_trained_has_not_turned(tmp_path):
     with torch.no_grad():
         model.positions.table.weight[:64] += 0.1 * torch.randn(64, 128)
         model.positions.table.weight[64:] *= 0.985
-    found = positions.rows_of_the_table(model, seed=3)
+    found = schemes.rows_of_the_table(model, seed=3)
     assert (found["rows"], found["trained"]) == (512, 64)
     assert min(found["turned"][:64]) > 2
     assert max(found["turned"][64:]) < 0.001
     assert found["moved"][64:] == pytest.approx([0.015] * 448, abs=1e-4)
-    other = positions.rows_of_the_table(model, seed=4)
+    other = schemes.rows_of_the_table(model, seed=4)
     assert min(other["turned"][64:]) > 45, "a wrong seed would show"
 
 
 def test_only_a_table_has_rows():
     with pytest.raises(ValueError, match="the weights are of rope; only a learned table has rows"):
-        positions.rows_of_the_table(small("rope"), 0)
+        schemes.rows_of_the_table(small("rope"), 0)
 
 
 def test_the_mask_leaks_the_place_and_one_block_without_positions_does_not_use_the_order():
-    found = positions.knowledge({name: small(name) for name in ("none", "rope")}, text(64 * 120 + 1), 0)
+    found = schemes.knowledge({name: small(name) for name in ("none", "rope")}, text(64 * 120 + 1), 0)
     none, rope = found["models"]["none"], found["models"]["rope"]
     assert none["read"] > 0.3
     assert abs(none["unmasked"]) < 0.1
     assert none["shuffled"] == pytest.approx(none["ordered"], rel=1e-5)
-    last = positions.losses_by_position(small("none"), windows(text(64 * 120 + 1), 64)[::2])[-1]
+    last = schemes.losses_by_position(small("none"), windows(text(64 * 120 + 1), 64)[::2])[-1]
     assert none["ordered"] == pytest.approx(math.exp(last))
     assert abs(rope["shuffled"] - rope["ordered"]) > 1e-4 * rope["ordered"]
 
@@ -185,9 +185,9 @@ def test_the_mask_leaks_the_place_and_one_block_without_positions_does_not_use_t
 def test_what_is_read_off_is_nothing_of_noise_and_all_of_the_place_itself():
     draw = torch.Generator().manual_seed(0)
     noise = torch.randn(200, 64, 4, generator=draw)
-    assert positions.readable(noise) == pytest.approx(0, abs=0.01)
+    assert schemes.readable(noise) == pytest.approx(0, abs=0.01)
     place = torch.arange(1, 65).float().log()[:, None].expand(200, 64, 1)
-    assert positions.readable(torch.cat([noise, place], dim=-1)) == pytest.approx(1, abs=1e-4)
+    assert schemes.readable(torch.cat([noise, place], dim=-1)) == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize("heads", range(1, positions_alibi.MOST_HEADS + 1))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from engine import corpus
 from engine.evaluation import perplexity
-from engine.generation import generate
+from engine.generation import continued
 from engine.models.mixers import future
 from engine.models.transformer import Transformer
 from engine.probes.live import alone, trained
@@ -222,10 +222,9 @@ def sample(weights: Path, corpus_id: str, prompt: str, seed: int) -> Sample:
         limit = model.config.max_positions
         if not prompt.strip() or len(ids) > limit:
             raise ValueError(f"The prompt has {len(ids)} tokens; allowed: 1 to {limit}.")
-        generator = torch.Generator().manual_seed(seed)
-        added = list(generate(model, ids, tokens=SAMPLE_TOKENS, temperature=1.0, generator=generator))
+        written = continued(model, text, ids, tokens=SAMPLE_TOKENS, seed=seed)
         held_out = torch.from_numpy(text.held_out_ids.astype("int64"))
-        return Sample(text.decode([*ids, *added]), perplexity(blind_loss(model, held_out)))
+        return Sample(written, perplexity(blind_loss(model, held_out)))
 
 
 @torch.inference_mode()

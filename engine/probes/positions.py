@@ -1,290 +1,27 @@
-"""What a position scheme does, on trained weights and on fresh ones: nothing is trained here.
+"""What position schemes do, as one JSON document: ``python -m engine.probes.positions WHAT --json``.
 
-``python -m engine.probes.positions WHAT --json`` prints one JSON document: pages measure in that process, so
-that theirs never loads torch. Shapes: N windows, T query position, S key position, D d_model, H heads.
-Source: chapter, "positions".
+Pages measure in that process, so that theirs never loads torch. What there is to measure is in ``schemes``.
 """
 
 import argparse
-import copy
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine import checkpoint, corpus
-from engine.evaluation import TOKENS_A_BATCH, mean_loss, perplexity, windows
-from engine.experiments import MAX_SEED, POSITIONS
-from engine.models.block import PreNorm
-from engine.models.mixers import QueriesAndKeys
-from engine.models.positions import LearnedPositions, ntk_base
+from engine.experiments import MAX_SEED
 from engine.models.transformer import Transformer
-from engine.probes import live
+from engine.probes import live, schemes
+from engine.probes.schemes import SCHEMES, TRAINED, Found
 from engine.runs import files
 from engine.variants import variant
 
-Found = dict[str, Any]
-
-SCHEMES = POSITIONS.variants
-TRAINED = POSITIONS.budget("chapter").context_length  # both budgets train on windows of as many tokens
-LENGTHS = POSITIONS.budget("chapter").also_at
-LONGEST = max(LENGTHS)
-BIN = 16  # positions that share a point of the curve
-DISTANCES = (0, 1, 2, 4, 8, 16, 32)
-EVERY = 8  # places that lie between two points of a diagonal
-QUERY, KEY = " king", " the"
-WAYS = ("plain", "linear", "ntk")
-
-
-def places(models: Mapping[str, Transformer], ids: Tensor) -> Found:
-    """How hard each position of a long window is: perplexity in bins of 16 positions, and of all.
-
-    ids: held-out tokens, shape (N,).
-    """
-    batch = windows(ids, LONGEST)
-    found = {}
-    for name, model in models.items():
-        losses = losses_by_position(model, batch)
-        bins = losses.view(-1, BIN).mean(dim=1)
-        found[name] = {"bins": bins.exp().tolist(), "perplexity": losses.mean().exp().item()}
-    return {"models": found, "windows": len(batch), "length": LONGEST, "bin": BIN}
-
-
-@torch.inference_mode()
-def losses_by_position(model: Transformer, batch: Tensor) -> Tensor:
-    """Cross-entropy in nats at every position, mean over windows. shape: (N, T + 1) -> (T,)"""
-    T = batch.shape[1] - 1
-    total = torch.zeros(T, dtype=torch.float64)
-    for part in batch.split(max(1, TOKENS_A_BATCH // T)):
-        logits = model(part[:, :-1])
-        losses = F.cross_entropy(logits.transpose(1, 2), part[:, 1:], reduction="none")
-        total += losses.double().sum(dim=0)
-    return total / len(batch)
-
-
-def rescaled(model: Transformer, ids: Tensor) -> Found:
-    """RoPE's trained weights at every length: as they are, stretched, and with the NTK-aware base.
-
-    The factor is the length over that of training; at 1 the three are one.
-    """
-    rows = []
-    for length in LENGTHS:
-        factor = max(1.0, length / TRAINED)
-        for way in WAYS:
-            if factor > 1 or way == "plain":
-                loss = mean_loss(slower(model, way, factor), windows(ids, length))
-                rows.append({"way": way, "length": length, "factor": factor, "perplexity": perplexity(loss)})
-    return {"rows": rows}
-
-
-def slower(model: Transformer, way: str, factor: float) -> Transformer:
-    """The same weights with a rotation that turns ``factor`` times slower.
-
-    way: "linear" slows every pair alike, "ntk" the slowest so and the fastest not; "plain" is RoPE as it was.
-    """
-    config = model.config
-    match way:
-        case "linear":
-            config = replace(config, rope_stretch=config.rope_stretch * factor)
-        case "ntk":
-            config = replace(config, rope_base=ntk_base(config.rope_base, factor, config.head_width))
-    made = Transformer(config).eval()
-    checkpoint.restore_model(made, checkpoint.model_tensors(model))
-    return made
-
-
-@torch.inference_mode()
-def order(ids: Sequence[int], seed: int) -> Found:
-    """What a change of order does to fresh weights, largest absolute difference of the logits.
-
-    unmasked, masked: between the shuffled text's logits and the logits, shuffled; one block. one_block,
-    two_blocks: at the last position, with all that stands before it shuffled; masked.
-    magnitude: mean absolute logit of the masked block.
-    """
-    text = torch.tensor([ids])
-    T = text.shape[1]
-    draw = torch.Generator().manual_seed(seed)
-    everything = _other_order(T, draw)
-    prefix = torch.cat([_other_order(T - 1, draw), torch.tensor([T - 1])])
-    rows = []
-    for scheme in SCHEMES:
-        base = variant(scheme).config
-        models = {
-            "unmasked": live.untrained(replace(base, mixer="unmasked")),
-            "masked": live.untrained(base),
-        }
-        row: Found = {"scheme": scheme, "magnitude": models["masked"](text).abs().mean().item()}
-        for name, model in models.items():
-            row[name] = _apart(model(text)[:, everything], model(text[:, everything]))
-        for name, blocks in (("one_block", 1), ("two_blocks", 2)):
-            model = live.untrained(replace(base, n_layer=blocks))
-            row[name] = _apart(model(text)[:, -1], model(text[:, prefix])[:, -1])
-        rows.append(row)
-    return {"rows": rows, "order": everything.tolist(), "prefix": prefix.tolist()}
-
-
-def _other_order(T: int, draw: torch.Generator) -> Tensor:
-    """A permutation that moves something, where there is something to move. shape: -> (T,)"""
-    while True:
-        drawn = torch.randperm(T, generator=draw)
-        if T < 2 or not torch.equal(drawn, torch.arange(T)):
-            return drawn
-
-
-def _apart(one: Tensor, other: Tensor) -> float:
-    return (one - other).abs().max().item()
-
-
-@torch.inference_mode()
-def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> Found:
-    """What trained models know of order, on windows as long as those of training.
-
-    read: how much of the position's logarithm can be read off what attention adds (see ``readable``).
-    unmasked: the same with the mask taken off.
-    ordered, shuffled: perplexity of the last position alone, and with all that stands before it shuffled.
-    """
-    batch = windows(ids, TRAINED)[::2]  # half of them are enough, and take half as long
-    draw = torch.Generator().manual_seed(seed)
-    # Each window has an order of its own; the last two, a token and what it should predict, stay in place.
-    mixed = torch.stack([torch.randperm(TRAINED - 1, generator=draw) for _ in batch])
-    shuffled = torch.cat([batch.gather(1, mixed), batch[:, -2:]], dim=1)
-    found = {}
-    for name, model in models.items():
-        bare = Transformer(replace(model.config, mixer="unmasked")).eval()
-        checkpoint.restore_model(bare, checkpoint.model_tensors(model))
-        found[name] = {
-            "read": readable(_mixed(model, batch)),
-            "unmasked": readable(_mixed(bare, batch)),
-            "ordered": math.exp(_last_loss(model, batch)),
-            "shuffled": math.exp(_last_loss(model, shuffled)),
-        }
-    return {"models": found, "windows": len(batch), "length": TRAINED}
-
-
-def readable(x: Tensor) -> float:
-    """R squared of the logarithm of the position, read off x and its squares where it was not fitted.
-
-    The squares, because a mean of more vectors is a shorter one.
-    shape: (N, T, D) -> a number, at most 1; 0 is what the mean over positions would give
-    """
-    N, T, D = x.shape
-    wanted = torch.arange(1, T + 1, dtype=torch.float64).log().expand(N, T)
-    x = x.double()
-    x = torch.cat([x, x.square(), torch.ones(N, T, 1, dtype=torch.float64)], dim=-1)
-    (fit, fit_to), (test, test_to) = ((x[at::2].flatten(0, 1), wanted[at::2].flatten()) for at in (0, 1))
-    # A ridge far too small to matter, unless a number is constant.
-    gram = fit.T @ fit + 1e-6 * len(fit) * torch.eye(2 * D + 1, dtype=torch.float64)
-    error = test @ torch.linalg.solve(gram, fit.T @ fit_to) - test_to
-    left: float = error.square().mean().item() / test_to.var(correction=0).item()
-    return 1 - left
-
-
-def _last_loss(model: Transformer, batch: Tensor) -> float:
-    """Cross-entropy in nats at the last position alone, mean over windows. shape: (N, T + 1) -> a number"""
-    last = torch.cat([model.residual(part[:, :-1])[:, -1] for part in batch.split(TOKENS_A_BATCH // TRAINED)])
-    return F.cross_entropy(model.unembedding(model.final_norm(last)), batch[:, -1]).item()
-
-
-def _mixed(model: Transformer, batch: Tensor) -> Tensor:
-    """What the first block's attention adds to the stream. shape: (N, T + 1) token ids -> (N, T, D)"""
-    connection = _first_connection(model)
-    parts = batch[:, :-1].split(max(1, TOKENS_A_BATCH // batch.shape[1]))
-    return torch.cat(
-        [connection.sublayer(connection.norm(model.positions.embed(model.token_embedding(p)))) for p in parts]
-    )
-
-
-def _first_connection(model: Transformer) -> PreNorm:
-    """The first block's attention, in its connection."""
-    found = next(module for module in model.modules() if isinstance(module, PreNorm))
-    assert isinstance(found.sublayer, QueriesAndKeys)
-    return found
-
-
-@torch.inference_mode()
-def diagonals(models: Mapping[str, Transformer], query: int, key: int) -> Found:
-    """One query token and one key token at every pair of places a fixed distance apart, in float64.
-
-    scores: by scheme and head, a list for each distance: over the query's place, every eighth of 512.
-    inside, all: the spread of such a list, largest less smallest, over the places that training saw, and
-    over all of them. A query has no key before the first place.
-    """
-    found = {}
-    for name, model in models.items():
-        scores = _pair_scores(copy.deepcopy(model).double(), query, key)
-        heads = []
-        for head in scores:
-            rows = []
-            for distance in DISTANCES:
-                line = head.diagonal(-distance)  # the query's place is the index plus the distance
-                rows.append(
-                    {
-                        "scores": [round(value, 5) for value in line[::EVERY].tolist()],
-                        "inside": _spread(line[: TRAINED - distance]),
-                        "all": _spread(line),
-                    }
-                )
-            heads.append(rows)
-        found[name] = heads
-    return {"models": found, "distances": DISTANCES, "every": EVERY, "length": LONGEST}
-
-
-def _pair_scores(model: Transformer, query: int, key: int) -> Tensor:
-    """The first block's scores if every query were one token and every key another. shape: -> (H, T, S)"""
-    connection = _first_connection(model)
-    mixer = connection.sublayer
-    assert isinstance(mixer, QueriesAndKeys)
-    looks = []
-    for token in (query, key):
-        x = model.positions.embed(model.token_embedding(torch.full((1, LONGEST), token)))
-        looks.append(mixer.queries_and_keys(connection.norm(x)))
-    scores = (looks[0][0] @ looks[1][1].transpose(-2, -1))[0]
-    bias = model.positions.bias(LONGEST, LONGEST)
-    return scores if bias is None else scores + bias
-
-
-def _spread(line: Tensor) -> float:
-    return (line.max() - line.min()).item()
-
-
-@torch.no_grad()
-def rows_of_the_table(model: Transformer, seed: int) -> Found:
-    """What training did to a learned table, row by row.
-
-    turned: the angle in degrees between a row and what it was before the first step. moved: the length of the
-    difference, over the length it had. alike: the cosine of a row with the next one; the last row has none.
-    """
-    table = _table(model)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        first = _table(Transformer(model.config))
-    cosine = F.cosine_similarity(table, first, dim=1).clamp(-1, 1)
-    moved = (table - first).norm(dim=1) / first.norm(dim=1)
-    alike = F.cosine_similarity(table[:-1], table[1:], dim=1)
-    return {
-        "turned": [round(math.degrees(math.acos(value)), 3) for value in cosine.tolist()],
-        "moved": [round(value, 5) for value in moved.tolist()],
-        "alike": [round(value, 5) for value in alike.tolist()],
-        "rows": len(table),
-        "trained": TRAINED,
-    }
-
-
-def _table(model: Transformer) -> Tensor:
-    if not isinstance(model.positions, LearnedPositions):
-        raise ValueError(f"the weights are of {model.config.positions}; only a learned table has rows.")
-    return model.positions.table.weight.double()
-
-
-# The command.
+QUERY, KEY = " king", " the"  # the two tokens of the diagonals
 
 
 def _named_weights(given: Iterable[str]) -> dict[str, Path]:
@@ -330,21 +67,21 @@ def _tokens(sentence: str) -> tuple[corpus.Vocabulary, list[int]]:
 
 
 def _measure_places(options: argparse.Namespace) -> Found:
-    return places(_load(_named_weights(options.weights)), _held_out(options.text))
+    return schemes.places(_load(_named_weights(options.weights)), _held_out(options.text))
 
 
 def _measure_rescaled(options: argparse.Namespace) -> Found:
     models = _load(_named_weights(options.weights), ["rope"])
-    return rescaled(models["rope"], _held_out(options.text))
+    return schemes.rescaled(models["rope"], _held_out(options.text))
 
 
 def _measure_order(options: argparse.Namespace) -> Found:
     vocabulary, ids = _tokens(options.sentence)
-    return {**order(ids, options.seed), "pieces": vocabulary.pieces(ids)}
+    return {**schemes.order(ids, options.seed), "pieces": vocabulary.pieces(ids)}
 
 
 def _measure_knowledge(options: argparse.Namespace) -> Found:
-    return knowledge(_load(_named_weights(options.weights)), _held_out(options.text), options.seed)
+    return schemes.knowledge(_load(_named_weights(options.weights)), _held_out(options.text), options.seed)
 
 
 def _measure_diagonals(options: argparse.Namespace) -> Found:
@@ -355,13 +92,13 @@ def _measure_diagonals(options: argparse.Namespace) -> Found:
     vocabulary = corpus.shipped_vocabulary()
     query, key = (vocabulary.encode(text)[0] for text in (QUERY, KEY))
     names = dict(zip(("query", "key"), vocabulary.pieces([query, key]), strict=True))
-    return {**diagonals({name: models[name] for name in SCHEMES}, query, key), **names}
+    return {**schemes.diagonals({name: models[name] for name in SCHEMES}, query, key), **names}
 
 
 def _measure_table(options: argparse.Namespace) -> Found:
     weights = _named_weights(options.weights)
     models = _load(weights, ["learned"])
-    return rows_of_the_table(models["learned"], _seed_of(weights["learned"]))
+    return schemes.rows_of_the_table(models["learned"], _seed_of(weights["learned"]))
 
 
 MEASURED: dict[str, Callable[[argparse.Namespace], Found]] = {

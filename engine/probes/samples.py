@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from engine import checkpoint, corpus
-from engine.generation import check_sampling, generate
+from engine.generation import check_sampling, continued
 
 TOKENS = 60
 MAX_TOKENS, MAX_MODELS = 500, 40
@@ -31,9 +31,7 @@ def sample(
     ids = vocabulary.encode(prompt) if prompt.strip() else []
     if not ids:
         raise ValueError("The prompt has no token; allowed: at least one.")
-    generator = torch.Generator().manual_seed(seed)
-    added = generate(model, ids, tokens=tokens, temperature=temperature, generator=generator)
-    return vocabulary.decode([*ids, *added])
+    return continued(model, vocabulary, ids, tokens=tokens, temperature=temperature, seed=seed)
 
 
 def report(
