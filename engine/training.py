@@ -46,6 +46,8 @@ class Training:
     train_ids, held_out_ids: token ids, shape (N,).
     save: called with tensors and header at every checkpoint; see ``checkpoint.py``.
     stop: asked before every step and evaluation batch; when true, training saves and ends.
+
+    Raises ValueError: when either text is shorter than a window that it is read in, before any step.
     """
 
     config: ModelConfig
@@ -70,7 +72,9 @@ class Training:
         self._seconds_before, self._began = 0.0, time.monotonic()
         self.evaluated: Record = {}  # at the newest evaluation of this process
         self.train_ids = self.train_ids.to(self.device)
-        self.held_out = windows(self.held_out_ids.to(self.device), self.budget.context_length)
+        held_out = self.held_out_ids.to(self.device)
+        self.held_out = windows(held_out, self.budget.context_length)
+        self.also = {length: windows(held_out, length) for length in self.budget.also_at}  # now: it may raise
         self.probe = self.held_out[:: max(1, len(self.held_out) // PROBE_WINDOWS)][:PROBE_WINDOWS, :-1]
         longest = len(self.train_ids) - self.budget.context_length
         if longest < 1:
@@ -209,9 +213,12 @@ class Training:
             **{name: value for name, value in evaluated.items() if name != "validation_loss_nats"},
             "train_perplexity": perplexity(train_loss),
         }
-        for length in self.budget.also_at:
-            loss = mean_loss(self.model, windows(self.held_out_ids.to(self.device), length), self.stop)
-            figures[f"perplexity_{length}"] = perplexity(loss)
+        for length, longer in self.also.items():
+            figures[f"perplexity_{length}"] = (
+                evaluated["validation_perplexity"]
+                if length == self.budget.context_length
+                else perplexity(mean_loss(self.model, longer, self.stop))
+            )
         return figures
 
     def advance(self) -> Tensor:

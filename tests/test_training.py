@@ -35,7 +35,7 @@ CONFIGS = {
         **SMALL, mixer="attention", connection="add", n_head=2, d_ff=32, positions="alibi", dropout=0.3
     ),
 }
-WARMED = replace(BUDGET, warmup_steps=12, also_at=(8, 12))
+WARMED = replace(BUDGET, warmup_steps=12, also_at=(8, 12, 16))
 
 
 @pytest.fixture(autouse=True)
@@ -220,6 +220,11 @@ def test_perplexity_beyond_a_float_is_none():
 def test_a_text_without_a_window_is_refused():
     with pytest.raises(ValueError, match=r"16 tokens; one window needs 17"):
         windows(torch.arange(16), 16)
+
+
+def test_a_held_out_text_too_short_for_the_longest_window_is_refused_before_any_step():
+    with pytest.raises(ValueError, match=r"100 tokens; one window needs 129"):
+        training(budget=replace(BUDGET, also_at=(16, 128)))
 
 
 def test_a_torn_checkpoint_is_refused_with_a_sentence(tmp_path):
