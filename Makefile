@@ -1,8 +1,8 @@
-# make lab | test | test-full | check | format | reproduce. Everything runs in .venv, made on first use.
+# make lab | test | test-full | check | format | reproduce | bench. Everything runs in .venv, made on first use.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test test-full check format reproduce
+.PHONY: lab test test-full check format reproduce bench
 
 lab: .venv/runtime
 	$(BIN)/python -m lab
@@ -24,6 +24,11 @@ format: .venv/dev
 
 reproduce: .venv/runtime
 	$(BIN)/python -m engine reproduce
+
+# make bench PEER=DIR measures a checkout of nanoGPT as well.
+bench: .venv/runtime
+	$(BIN)/python -m engine bench train $(if $(PEER),--peer "$(PEER)")
+	$(BIN)/python -m engine bench sweep
 
 # The stamps are newer than the requirement files once pip has finished, so a changed pin installs again.
 .venv/runtime: requirements.txt

@@ -1,4 +1,4 @@
-"""The command line: ``python -m engine list | show | run | reproduce | prepare``.
+"""The command line: ``python -m engine list | show | run | reproduce | prepare | bench``.
 
 Exit codes: 0 done, 1 a run failed (the reason on stderr), 2 wrong arguments (one sentence).
 """
@@ -8,6 +8,7 @@ import json
 import sqlite3
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from engine import commands, paths
@@ -76,7 +77,31 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     add("prepare", "fetch the text, make tokens of it, time a few steps", _prepare)
+    text = "time training on this machine: one step, or a sweep; takes some minutes"
+    _add_benchmarks(commands_of.add_parser("bench", help=text, description=text))
     return parser
+
+
+def _add_benchmarks(parser: argparse.ArgumentParser) -> None:
+    benchmarks = parser.add_subparsers(required=True, metavar="BENCHMARK", parser_class=_Parser)
+
+    def add(name: str, text: str, command: Any) -> argparse.ArgumentParser:
+        sub = benchmarks.add_parser(name, help=text, description=text)
+        sub.set_defaults(command=command)
+        sub.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
+        return sub
+
+    train = add("train", "the speed of a training step, beside others that do the same", _bench_train)
+    train.add_argument("--layers", default="1,12", help="whole numbers, separated by commas (default 1,12)")
+    train.add_argument("--batch", type=int, default=64, help="windows of 128 tokens a step (default 64)")
+    train.add_argument("--threads", type=int, help="of torch (default: all usable cores)")
+    train.add_argument("--rounds", type=int, default=12, help="turns of each that are measured (default 12)")
+    train.add_argument("--peer", type=Path, metavar="DIR", help="a checkout of nanoGPT, measured beside ours")
+    train.add_argument("--compile", action="store_true", help="also the plain loop under torch.compile")
+
+    sweep = add("sweep", "a sweep's wall time, its runs at once or one after another", _bench_sweep)
+    sweep.add_argument("--runs", type=int, default=8, help="of the sweep (default 8)")
+    sweep.add_argument("--steps", type=int, default=16, help="of each run (default 16: some seconds)")
 
 
 def _list(_: argparse.Namespace) -> int:
@@ -119,6 +144,36 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 def _prepare(_: argparse.Namespace) -> int:
     commands.prepare()
+    return 0
+
+
+def _bench_train(options: argparse.Namespace) -> int:
+    from engine import benchmarks
+
+    benchmarks.keep_freed_memory()
+    from engine.benchmarks import train
+
+    document = train.bench(
+        layers=train.parse_layers(options.layers),
+        batch_size=options.batch,
+        threads=options.threads,
+        rounds=options.rounds,
+        peer=options.peer,
+        compile_plain=options.compile,
+    )
+    print(json.dumps(document, allow_nan=False) if options.json else train.text(document))
+    return 0
+
+
+def _bench_sweep(options: argparse.Namespace) -> int:
+    from engine.benchmarks import sweep
+
+    try:
+        document = sweep.bench(runs=options.runs, steps=options.steps)
+    except sweep.RunFailed as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    print(json.dumps(document, allow_nan=False) if options.json else sweep.text(document))
     return 0
 
 

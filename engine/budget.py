@@ -1,9 +1,10 @@
 """How long and how a run trains. Imports no torch."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 BudgetName = Literal["quick", "chapter"]
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +16,7 @@ class Budget:
         takes as long as fifty of its quick steps.
     warmup_steps: over which the learning rate rises linearly from nothing; 0 is none.
     also_at: context lengths at which the final model is evaluated as well.
+    precision: of the products in training; weights, sums of them and evaluations stay float32.
 
     Raises ValueError: when a number is out of range; the message gives got and allowed.
     """
@@ -28,6 +30,7 @@ class Budget:
     evaluate_early: bool = True
     warmup_steps: int = 0
     also_at: tuple[int, ...] = ()
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         for name, high in (
@@ -49,6 +52,9 @@ class Budget:
                 raise ValueError(f"also_at has {length!r}; allowed: whole numbers from 1 to 1,048,576.")
         if not isinstance(self.evaluate_early, bool):
             raise ValueError(f"evaluate_early is {self.evaluate_early!r}; allowed: true or false.")
+        if self.precision not in get_args(Precision):
+            allowed = ", ".join(get_args(Precision))
+            raise ValueError(f"precision is {self.precision!r}; allowed: {allowed}.")
         rate = self.learning_rate
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= 1e9:
             raise ValueError(f"learning_rate is {rate!r}; allowed: above 0, at most 1e9.")
@@ -64,6 +70,6 @@ class Budget:
         Without what was added later and is not used, so that older results keep their names.
         """
         watched = ("evaluate_every", "checkpoint_every", "evaluate_early")
-        unused = (("warmup_steps", 0), ("also_at", ()))
+        unused = (("warmup_steps", 0), ("also_at", ()), ("precision", "float32"))
         chosen = self.to_dict().items()
         return {name: value for name, value in chosen if name not in watched and (name, value) not in unused}

@@ -72,7 +72,7 @@ class Reference:
     A measurement trains no model: its ``code`` is empty, as are the curves and losses of its rows, and its
     ``corpus_sha256`` where it reads no text. It is quick enough to be measured again.
     device, threads, versions, date: where, with what and when they were measured.
-    code: digest of ``engine/models`` and ``training.py`` as they were then.
+    code: digest of the sources that decide what training computes, as they were then.
     """
 
     id: str
@@ -117,7 +117,8 @@ def weights(experiment_id: str, variant_id: str) -> Path | None:
 def code_digest() -> str:
     """sha256 of the sources that decide what training computes, cut to 16 hex digits."""
     engine = paths.ROOT / "engine"
-    sources = [*sorted((engine / "models").glob("*.py")), engine / "evaluation.py", engine / "training.py"]
+    deciding = (engine / name for name in ("evaluation.py", "loss.py", "training.py"))
+    sources = [*sorted((engine / "models").glob("*.py")), *deciding]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 

@@ -142,14 +142,14 @@ WHOLE = {
 
 
 def test_every_field_of_a_budget_is_policed():
-    others = {"learning_rate", "warmup_steps", "also_at", "evaluate_early"}
+    others = {"learning_rate", "warmup_steps", "also_at", "evaluate_early", "precision"}
     assert {field.name for field in fields(Budget)} == {*WHOLE, *others}
 
 
 def test_a_budget_is_decided_by_all_but_how_often_it_is_looked_at():
     budget = Budget(steps=3)
     watched = {"evaluate_every": 100, "checkpoint_every": 250, "evaluate_early": True}
-    unused = {"warmup_steps": 0, "also_at": ()}
+    unused = {"warmup_steps": 0, "also_at": (), "precision": "float32"}
     assert budget.decisive() | watched | unused == budget.to_dict()
     assert not budget.decisive().keys() & {*watched, *unused}
     used = Budget(steps=3, warmup_steps=2, also_at=(64,)).decisive()
@@ -165,9 +165,10 @@ def test_a_budget_is_decided_by_all_but_how_often_it_is_looked_at():
         ({"evaluate_early": 0}, "evaluate_early is 0; allowed: true or false."),
         ({"also_at": (0,)}, "also_at has 0; allowed: whole numbers from 1 to 1,048,576."),
         ({"also_at": ("64",)}, "also_at has '64'; allowed: whole numbers"),
+        ({"precision": "float16"}, "precision is 'float16'; allowed: float32, bfloat16."),
     ],
 )
-def test_a_wrong_warmup_or_length_is_refused(given, said):
+def test_a_wrong_warmup_length_or_precision_is_refused(given, said):
     with pytest.raises(ValueError, match="allowed") as refused:
         Budget(steps=1, **given)
     assert str(refused.value).startswith(said)

@@ -21,7 +21,7 @@ LAYERS = (
     ("engine.models.block",),
     ("engine.models.transformer",),
     ("engine.corpus", "engine.variants", "engine.experiments", "engine.measurements", "engine.ledger"),
-    ("engine.runs.spec", "engine.evaluation", "engine.generation", "engine.checkpoint"),
+    ("engine.runs.spec", "engine.evaluation", "engine.generation", "engine.checkpoint", "engine.loss"),
     ("engine.training", "engine.runs.store", "engine.runs.launch"),
     ("engine.probes", "engine.circuits"),
     ("engine.runs.supervise", "engine.runs.local"),

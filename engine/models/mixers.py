@@ -121,10 +121,8 @@ class CausalSelfAttention(QueriesAndKeys):
         if bias is not None and self.causal:
             bias = bias.masked_fill(future(bias), float("-inf"))
         is_causal = bias is None and self.causal
-        dropped = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, dropout_p=dropped, is_causal=is_causal, scale=1.0
-        )
+        attend = _unfused if q.device.type == "cpu" and q.dtype == torch.bfloat16 else _fused
+        y = attend(q, k, v, bias, is_causal, self.dropout if self.training else 0.0)
         out: Tensor = self.W_O(y.transpose(1, 2).flatten(2))
         return out
 
@@ -145,6 +143,22 @@ class QueryKeyAttention(CausalSelfAttention):
     """softmax(scores, causal) x: what is matched has two roles, what is copied is the token itself."""
 
     projected = ("W_Q", "W_K")
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, is_causal: bool, dropout: float) -> Tensor:
+    """torch's kernel. shape: (B, H, T, K), (B, H, S, K), (B, H, S, K), (H, T, S) -> (B, H, T, K)"""
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=is_causal, scale=1.0
+    )
+
+
+def _unfused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, is_causal: bool, dropout: float) -> Tensor:
+    """The same, product by product: in bfloat16 on a CPU it takes a third of the kernel's time."""
+    scores = q @ k.transpose(-2, -1)
+    if is_causal:
+        bias = torch.full_like(scores[0, 0], float("-inf")).triu(1)
+    weights = (scores if bias is None else scores + bias.to(scores.dtype)).softmax(dim=-1)
+    return F.dropout(weights, dropout) @ v
 
 
 def causal_softmax(scores: Tensor) -> Tensor:

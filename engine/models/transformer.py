@@ -34,8 +34,12 @@ class Transformer(nn.Module):
         x = self.dropout(self.positions.embed(self.token_embedding(ids)))
         return self.blocks(x)  # type: ignore[no-any-return]
 
+    def hidden(self, ids: Tensor) -> Tensor:
+        """What the unembedding reads. shape: (B, T) -> (B, T, D)"""
+        return self.final_norm(self.residual(ids))  # type: ignore[no-any-return]
+
     def forward(self, ids: Tensor) -> Tensor:
-        return self.unembedding(self.final_norm(self.residual(ids)))  # type: ignore[no-any-return]
+        return self.unembedding(self.hidden(ids))  # type: ignore[no-any-return]
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -27,7 +27,7 @@ MEMORY_SHARE = 0.85  # of the machine: beyond it a run is stopped, so that the m
 
 # A training step frees and asks for the same few large blocks. glibc would hand them back to the system
 # and fault every page in anew; keeping them makes a step about 1.5 times as fast (NOTES.md).
-_MALLOC = {
+MALLOC = {
     "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_TOP_PAD_": str(64 * 2**20),
@@ -68,7 +68,7 @@ def _watch(directory: Path, attempt: int, trainer: list[str], memory_bytes: int)
             stdin=subprocess.PIPE,  # closes with this process: the trainer then ends itself
             stdout=log,
             stderr=log,
-            env={**_MALLOC, **os.environ},
+            env={**MALLOC, **os.environ},
         )
     try:
         pid_file = directory / f"pid.{attempt}.json"
