@@ -64,6 +64,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--budget", default="quick", help=budgets)
     run.add_argument("--seeds", default="0", help="whole numbers, separated by commas (default 0)")
     run.add_argument("--variant", action="append", help="only this variant; may be given more than once")
+    run.add_argument(
+        "--precision",
+        default="float32",
+        help="of the products in training: float32 (the default) or bfloat16",
+    )
     run.add_argument("--corpus", help="tinyshakespeare, python-reference or an upload's id")
     run.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
 
@@ -127,7 +132,12 @@ def _show(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     document, failures = commands.run(
-        options.id, options.budget, parse_seeds(options.seeds), options.variant, options.corpus
+        options.id,
+        options.budget,
+        parse_seeds(options.seeds),
+        options.variant,
+        options.corpus,
+        options.precision,
     )
     print(json.dumps(document, allow_nan=False) if options.json else commands.run_text(document))
     for failure in failures:

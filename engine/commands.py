@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import psutil
 
 from engine import corpus, device, estimates, reference
-from engine.budget import BudgetName
+from engine.budget import BudgetName, Precision
 from engine.experiments import EXPERIMENTS, GAP, METRICS, Experiment, experiment
 from engine.measurements import MEASUREMENTS, Measurement, known
 from engine.runs import files
@@ -123,18 +124,24 @@ def run(
     seeds: Sequence[int],
     variants: Sequence[str] | None,
     corpus_id: str | None,
+    precision: Precision = "float32",
 ) -> tuple[dict[str, Any], list[str]]:
     """Train a sweep and wait for it. Returns the document of ``run --json`` and the reasons of failures.
 
-    What needs no training is measured at once.
+    precision: of the products in training, see ``Budget``. What needs no training is measured at once.
     Raises ValueError: when an argument names nothing there is.
     """
     named = known(experiment_id)
     if isinstance(named, Measurement):
+        if precision != "float32":
+            raise ValueError(f"{named.id} trains nothing, so it has no --precision.")
         return _measure(named, budget, seeds, variants, corpus_id), []
     check_names(experiment_id, budget, variants)  # before a text is fetched for it
     chosen = corpus_id or _default_corpus()
-    wanted = specs(experiment_id, budget, seeds, chosen, variants)
+    wanted = [
+        replace(spec, budget=replace(spec.budget, precision=precision))
+        for spec in specs(experiment_id, budget, seeds, chosen, variants)
+    ]
     store = Store()
     began = time.monotonic()
     sweep = store.submit(wanted, user=_user())
@@ -147,6 +154,7 @@ def run(
     document = {
         "id": experiment_id,
         "budget": budget,
+        "precision": precision,
         "device": device.describe().title,
         "seconds": round(time.monotonic() - began, 1),
         "rows": rows,

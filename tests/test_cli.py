@@ -259,7 +259,7 @@ def test_run_prints_one_document_and_progress_goes_to_stderr(instant, tiny_corpu
     code, out, err = cli(*RUN, "--seeds", f"3,{SEED}", "--corpus", tiny_corpus, "--json")
     assert code == 0
     document = strict(out)
-    assert list(document) == ["id", "budget", "device", "seconds", "rows"]
+    assert list(document) == ["id", "budget", "precision", "device", "seconds", "rows"]
     assert (document["id"], document["budget"], document["device"]) == ("averages", "quick", "a test")
     assert document["seconds"] >= 0
     expected = [(seed, variant) for seed in (3, SEED) for variant in AVERAGES.variants]
@@ -326,6 +326,24 @@ def test_ctrl_c_asks_runs_to_save_cancels_what_waits_and_is_exit_130(instant, ti
     store = Store()
     assert [run.state for run in store.runs()] == ["interrupted", *["cancelled"] * 3]
     assert files.stop_requested(store.directory(1), 1) == "stop"
+
+
+def test_run_in_bfloat16_is_another_run_of_the_same_experiment(instant, tiny_corpus):
+    text = ("--corpus", tiny_corpus, "--variant", "average", "--json")
+    documents = [
+        strict(cli("run", "averages", *text, *more)[1]) for more in ((), ("--precision", "bfloat16"))
+    ]
+    assert [document["precision"] for document in documents] == ["float32", "bfloat16"]
+    first, second = Store().runs()
+    assert (first.spec.budget.precision, second.spec.budget.precision) == ("float32", "bfloat16")
+    assert first.digest != second.digest
+
+
+def test_a_precision_that_there_is_not_is_refused(instant, tiny_corpus):
+    refused = cli("run", "averages", "--corpus", tiny_corpus, "--precision", "float8")
+    assert_refused(*refused, "precision is 'float8'; allowed: float32, bfloat16.")
+    untrained = cli("run", "scaling-variance", "--precision", "bfloat16")
+    assert_refused(*untrained, "scaling-variance trains nothing, so it has no --precision.")
 
 
 def test_without_the_chapters_text_run_says_so_and_goes_on(instant, monkeypatch):
