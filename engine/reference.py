@@ -117,8 +117,7 @@ def weights(experiment_id: str, variant_id: str) -> Path | None:
 def code_digest() -> str:
     """sha256 of the sources that decide what training computes, cut to 16 hex digits."""
     engine = paths.ROOT / "engine"
-    deciding = (engine / name for name in ("evaluation.py", "loss.py", "training.py"))
-    sources = [*sorted((engine / "models").glob("*.py")), *deciding]
+    sources = [*sorted((engine / "models").glob("*.py")), engine / "evaluation.py", engine / "training.py"]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 

@@ -16,12 +16,12 @@ TORCH = {"torch", "safetensors.torch"}
 # Each may import what stands before it, never what stands after; a longer name beats a shorter one.
 LAYERS = (
     ("engine.models.config", "engine.budget", "engine.paths", "engine.runs.files", "engine.tokenizer"),
-    ("engine.models.positions",),
+    ("engine.models.positions", "engine.models.linear"),
     ("engine.models.mixers",),
     ("engine.models.block",),
     ("engine.models.transformer",),
     ("engine.corpus", "engine.variants", "engine.experiments", "engine.measurements", "engine.ledger"),
-    ("engine.runs.spec", "engine.evaluation", "engine.generation", "engine.checkpoint", "engine.loss"),
+    ("engine.runs.spec", "engine.evaluation", "engine.generation", "engine.checkpoint"),
     ("engine.training", "engine.runs.store", "engine.runs.launch"),
     ("engine.probes", "engine.circuits"),
     ("engine.runs.supervise", "engine.runs.local"),

@@ -152,8 +152,8 @@ def test_divergence_is_a_labelled_result_in_strict_json(learning_rate):
 
 def test_nan_is_found_at_its_step():
     run = training()
-    whole = run.model.hidden
-    run.model.hidden = lambda ids: (
+    whole = run.model.forward
+    run.model.forward = lambda ids: (
         whole(ids) * (float("nan") if run.model.training and run.step >= 12 else 1.0)
     )
     list(run.records())

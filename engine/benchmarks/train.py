@@ -3,7 +3,7 @@
 All candidates take turns in one process, on the same model sizes, batch and threads:
 
 ours      the step of ``training.py``, in float32 and, where the hardware multiplies it, in bfloat16
-plain     the loop that a textbook writes, eager, around the same model class
+plain     the loop that a textbook writes, eager, around the same model with torch's own linear layers
 compiled  the plain loop around ``torch.compile`` of its model; only when asked for
 nanogpt   the model of a nanoGPT checkout with the step of its ``train.py``; only when its folder is given
 
@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -43,6 +44,7 @@ from engine import device, ledger
 from engine.benchmarks import check_whole, count, table
 from engine.budget import Budget, Precision
 from engine.models.config import MAX_LAYERS, ModelConfig
+from engine.models.linear import Linear
 from engine.models.transformer import Transformer
 from engine.runs.local import usable_cores
 from engine.training import Training
@@ -265,9 +267,12 @@ def bfloat16_refusal(kind: str) -> str | None:
 
 
 def plain_step(task: Task, *, compiled: bool = False) -> Step:
-    """What a textbook writes, with torch's defaults throughout."""
+    """What a textbook writes, with torch's defaults throughout: its own linear layers, too."""
     torch.manual_seed(SEED)
     model: nn.Module = Transformer(task.config).to(task.device)
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.forward = partial(nn.Linear.forward, module)  # type: ignore[method-assign]
     if compiled:
         model = torch.compile(model)  # type: ignore[assignment]
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)

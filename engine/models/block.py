@@ -6,6 +6,7 @@ Shapes: B batch, T position, D d_model, F d_ff.
 from torch import Tensor, nn
 
 from engine.models.config import ModelConfig
+from engine.models.linear import Linear
 from engine.models.mixers import make_mixer
 from engine.models.positions import NoPositions
 
@@ -18,7 +19,7 @@ class FeedForward(nn.Sequential):
     """
 
     def __init__(self, d_model: int, d_ff: int) -> None:
-        super().__init__(nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model))
+        super().__init__(Linear(d_model, d_ff), nn.GELU(), Linear(d_ff, d_model))
 
 
 class Replace(nn.Module):

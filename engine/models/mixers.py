@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.models.config import ModelConfig
+from engine.models.linear import Linear
 from engine.models.positions import NoPositions
 
 
@@ -90,7 +91,7 @@ class QueriesAndKeys(nn.Module):
     def _projection(self, name: str, config: ModelConfig) -> nn.Module:
         if name not in self.projected:
             return nn.Identity()
-        return nn.Linear(config.d_model, self.n_head * self.d_head, bias=config.qkv_bias)
+        return Linear(config.d_model, self.n_head * self.d_head, bias=config.qkv_bias)
 
 
 class CausalSelfAttention(QueriesAndKeys):
@@ -107,7 +108,7 @@ class CausalSelfAttention(QueriesAndKeys):
         self.W_V, self.dropout = self._projection("W_V", config), config.dropout
         self.W_O: nn.Module = nn.Identity()
         if config.output_projection:
-            self.W_O = nn.Linear(self.n_head * self.d_head, config.d_model, bias=config.output_bias)
+            self.W_O = Linear(self.n_head * self.d_head, config.d_model, bias=config.output_bias)
 
     def attention_weights(self, x: Tensor) -> Tensor:
         """Each row sums to 1; what lies ahead has weight exactly 0. shape: (B, T, D) -> (B, H, T, S)"""

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from engine.models.block import Block
 from engine.models.config import ModelConfig
+from engine.models.linear import Linear
 from engine.models.positions import make_positions
 
 
@@ -25,7 +26,7 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
         self.blocks = nn.Sequential(*(Block(config, self.positions) for _ in range(config.n_layer)))
         self.final_norm = nn.LayerNorm(config.d_model) if config.connection == "pre-norm" else nn.Identity()
-        self.unembedding = nn.Linear(config.d_model, config.vocab_size, bias=config.unembedding_bias)
+        self.unembedding = Linear(config.d_model, config.vocab_size, bias=config.unembedding_bias)
         if config.tied:
             self.unembedding.weight = self.token_embedding.weight
 
@@ -34,12 +35,8 @@ class Transformer(nn.Module):
         x = self.dropout(self.positions.embed(self.token_embedding(ids)))
         return self.blocks(x)  # type: ignore[no-any-return]
 
-    def hidden(self, ids: Tensor) -> Tensor:
-        """What the unembedding reads. shape: (B, T) -> (B, T, D)"""
-        return self.final_norm(self.residual(ids))  # type: ignore[no-any-return]
-
     def forward(self, ids: Tensor) -> Tensor:
-        return self.unembedding(self.hidden(ids))  # type: ignore[no-any-return]
+        return self.unembedding(self.final_norm(self.residual(ids)))  # type: ignore[no-any-return]
 
 
 def parameter_count(model: nn.Module) -> int:

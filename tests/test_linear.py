@@ -1,0 +1,57 @@
+"""Our linear layer is torch's, whichever library multiplies."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from engine.models import linear as module
+from engine.models.linear import Linear, linear
+
+SHAPES = [(4,), (0, 4), (5, 4), (2, 3, 4), (2, 3, 5, 4)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bias", [True, False])
+def test_values_and_gradients_are_those_of_torch(shape, bias):
+    torch.manual_seed(0)
+    layer, found = Linear(4, 3, bias=bias), []
+    for ours in (True, False):
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        y = layer(x) if ours else F.linear(x, layer.weight, layer.bias)
+        found.append((y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])))
+    for mine, torchs in zip(*found, strict=True):
+        assert torch.allclose(mine, torchs, rtol=1e-5, atol=1e-5)
+
+
+def test_input_that_lies_crosswise_in_memory_is_read_right():
+    x, weight = torch.randn(6, 5).t(), torch.randn(3, 6)
+    assert torch.allclose(linear(x, weight), F.linear(x, weight), atol=1e-5)
+    assert torch.allclose(
+        linear(torch.randn(2, 3) * 0 + 1, weight.t()), weight.sum(0).expand(2, 6), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_types_go_the_usual_way(dtype):
+    x, weight = torch.randn(5, 4, dtype=dtype), torch.randn(3, 4, dtype=dtype)
+    assert torch.equal(linear(x, weight), F.linear(x, weight))
+    assert linear(torch.empty(5, 4, device="meta"), torch.empty(3, 4, device="meta")).shape == (5, 3)
+
+
+def test_autocast_reaches_it():
+    with torch.autocast("cpu", torch.bfloat16):
+        assert Linear(4, 3)(torch.randn(5, 4)).dtype == torch.bfloat16
+
+
+def test_only_what_is_asked_for_gets_a_gradient():
+    layer = Linear(4, 3).requires_grad_(False)
+    x = torch.randn(5, 4, requires_grad=True)
+    layer(x).sum().backward()
+    assert torch.allclose(x.grad, layer.weight.sum(0).expand(5, 4), atol=1e-6)
+    assert layer.weight.grad is None
+
+
+def test_without_the_operator_it_is_torchs(monkeypatch):
+    monkeypatch.setattr(module, "_ONEDNN", None)
+    x, layer = torch.randn(5, 4), Linear(4, 3)
+    assert torch.equal(layer(x), F.linear(x, layer.weight, layer.bias))
