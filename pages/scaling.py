@@ -232,7 +232,7 @@ def as_wide(choice: Choice) -> Sweep:
     budget = SCALING_WIDE.budget(choice.budget)
     st.markdown(
         "Above, the model stays 128 wide and only the head grows. Here the model grows with it, and each "
-        "query and key sums over as many numbers as it has. "
+        "query and key sums over as many numbers as it has. Figures like the chapter’s come from here. "
         f"{budget.steps:,} steps of {budget.batch_size} × {budget.context_length} tokens at learning rate "
         f"{budget.learning_rate:g}.",
         width=frame.MEASURE,
