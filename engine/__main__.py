@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     add("prepare", "fetch the text, make tokens of it, time a few steps", _prepare)
-    text = "time training on this machine: one step, or a sweep; takes some minutes"
+    text = "measure this machine: a training step, a sweep, or the n x n wall; takes some minutes"
     _add_benchmarks(commands_of.add_parser("bench", help=text, description=text))
     return parser
 
@@ -107,6 +107,23 @@ def _add_benchmarks(parser: argparse.ArgumentParser) -> None:
     sweep = add("sweep", "a sweep's wall time, its runs at once or one after another", _bench_sweep)
     sweep.add_argument("--runs", type=int, default=8, help="of the sweep (default 8)")
     sweep.add_argument("--steps", type=int, default=16, help="of each run (default 16: some seconds)")
+
+    memory = add("memory", "the n x n wall: one attention layer, n doubling to out of memory", _bench_memory)
+    memory.add_argument("--budget-gb", type=float, metavar="G", help="my card has so much (2^30 bytes each)")
+    memory.add_argument("--to", type=int, default=4096, metavar="N", help="tokens at most (default 4096)")
+    text = "explicit, fused, chunked or projections; may be given more than once (default: all)"
+    memory.add_argument("--implementation", action="append", metavar="NAME", help=text)
+    memory.add_argument("--width", type=int, default=512, help="d_model (default 512)")
+    memory.add_argument("--heads", type=int, default=8, help="that share the width (default 8)")
+    memory.add_argument("--batch", type=int, default=1, help="sequences (default 1)")
+    memory.add_argument("--dtype", default="float32", help="or bfloat16, float16, float64")
+    memory.add_argument("--block", type=int, default=256, help="query rows of chunked (default 256)")
+    memory.add_argument("--backward", action="store_true", help="the gradients, too")
+    memory.add_argument("--no-causal", action="store_true", help="each token sees the future, too")
+    memory.add_argument("--device", help="cpu, cuda or mps (default: what is here)")
+    memory.add_argument("--threads", type=int, help="of torch (default: all usable cores)")
+    text = "hold an NVIDIA card against the chapter's table: to 16,384 tokens at 8 GB, about two minutes"
+    memory.add_argument("--gpu-check", action="store_true", help=text)
 
 
 def _list(_: argparse.Namespace) -> int:
@@ -185,6 +202,39 @@ def _bench_sweep(options: argparse.Namespace) -> int:
         return 1
     print(json.dumps(document, allow_nan=False) if options.json else sweep.text(document))
     return 0
+
+
+def _bench_memory(options: argparse.Namespace) -> int:
+    from engine.benchmarks import memory
+    from engine.probes.memory_wall.setting import Setting
+
+    setting = Setting(
+        d_model=options.width,
+        n_head=options.heads,
+        batch=options.batch,
+        dtype=options.dtype,
+        causal=not options.no_causal,
+        backward=options.backward,
+        block=options.block,
+    )
+    try:
+        document = memory.bench(
+            setting=setting,
+            to=options.to,
+            implementations=memory.parse_implementations(options.implementation),
+            budget_gb=options.budget_gb,
+            kind=options.device,
+            threads=options.threads,
+            gpu_check=options.gpu_check,
+        )
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(document, allow_nan=False) if options.json else memory.text(document))
+    failures = memory.failures(document)
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ LAYERS = (
     ("engine.probes", "engine.circuits"),
     ("engine.runs.supervise", "engine.runs.local"),
     ("engine.device",),
-    ("engine.probes.sandbox",),  # watches a process as supervise does
+    ("engine.probes.sandbox", "engine.probes.memory_wall"),  # watch a process as supervise does
     ("engine.estimates", "engine.reference"),
     ("engine.runs.trainer", "engine.runs.dispatcher"),
     ("engine",),  # commands, __main__ and whatever has no place of its own yet
@@ -57,6 +57,12 @@ LIGHT = (
     "engine.runs.local",
     "engine.runs.supervise",
     "engine.runs.dispatcher",
+    "engine.probes.memory_wall.setting",
+    "engine.probes.memory_wall.plan",
+    "engine.probes.memory_wall.verdict",
+    "engine.probes.memory_wall.process",
+    "engine.probes.memory_wall.ask",
+    "engine.probes.memory_wall.sweep",
 )
 # Of these not even a function may.
 TORCHLESS = {
@@ -76,6 +82,12 @@ TORCHLESS = {
     "engine.runs.local",
     "engine.runs.supervise",
     "engine.runs.dispatcher",
+    "engine.probes.memory_wall.setting",
+    "engine.probes.memory_wall.plan",
+    "engine.probes.memory_wall.verdict",
+    "engine.probes.memory_wall.process",
+    "engine.probes.memory_wall.ask",
+    "engine.probes.memory_wall.sweep",
 }
 
 

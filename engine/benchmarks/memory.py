@@ -1,0 +1,229 @@
+"""The n x n wall: ``python -m engine bench memory``. Imports no torch.
+
+One attention layer, forward without gradients unless asked otherwise, in four implementations, n doubling to
+out of memory or a cap; each n of each in its own process (``engine/probes/memory_wall``). Bytes do not depend
+on the machine. Milliseconds do, and on a CPU they include the system's handing out of fresh pages, which an
+allocator on a card does not pay for; of different machines only ratios can be compared.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import date
+from typing import Any
+
+from engine import device
+from engine.benchmarks import count, table
+from engine.probes.memory_wall import ask, sweep
+from engine.probes.memory_wall.plan import Plan, Row, doubling, ratios, slopes
+from engine.probes.memory_wall.setting import (
+    CARDS_GB,
+    CHAPTER,
+    CHAPTER_EXPONENTS,
+    GB,
+    IMPLEMENTATIONS,
+    MB,
+    WORKSPACE_BYTES,
+    Setting,
+    check_implementation,
+)
+from engine.runs.local import usable_cores
+
+QUICK_TOKENS = 4096
+CHECK_TOKENS, CHECK_GB = 16_384, 8
+EXACT, NEAR = 0.001, 0.01  # of tracked against the closed form; of measured against predicted
+
+
+def parse_implementations(written: Sequence[str] | None) -> tuple[str, ...]:
+    """Names from options that may each hold several, with commas between them; all when none is given.
+
+    Raises ValueError: when one is no implementation.
+    """
+    if not written:
+        return IMPLEMENTATIONS
+    names = [name.strip() for part in written for name in part.split(",")]
+    return tuple(dict.fromkeys(check_implementation(name) for name in names))
+
+
+def parse_budget(gb: float | None) -> int | None:
+    """Bytes of so many GB (2^30 bytes).
+
+    Raises ValueError: when it is no number above 0.
+    """
+    if gb is None:
+        return None
+    if not 0 < gb < 2**20:
+        raise ValueError(f"the budget is {gb} GB; allowed: above 0 and under {2**20:,}.")
+    return int(gb * GB)
+
+
+def bench(
+    *,
+    setting: Setting,
+    to: int = QUICK_TOKENS,
+    implementations: Sequence[str] = IMPLEMENTATIONS,
+    budget_gb: float | None = None,
+    kind: str | None = None,
+    threads: int | None = None,
+    gpu_check: bool = False,
+) -> dict[str, Any]:
+    """Measure. Returns what ``bench memory --json`` prints.
+
+    kind: "cpu", "cuda" or "mps"; what this machine has when None.
+    gpu_check: instead of all that, hold an NVIDIA card against the chapter, with "checks" in the document.
+    Raises ValueError: when an option is out of range; RuntimeError: when torch does not work here.
+    """
+    if gpu_check:
+        document = bench(setting=Setting(), to=CHECK_TOKENS, budget_gb=CHECK_GB, kind="cuda")
+        return {**document, "checks": checks(document)}
+    here = device.describe()
+    plan = Plan(
+        tokens=doubling(to),
+        implementations=tuple(implementations),
+        setting=setting,
+        budget_bytes=parse_budget(budget_gb),
+        device=kind or here.kind,
+        threads=threads,
+    )
+    if plan.device not in ("cpu", here.kind):
+        allowed = " or ".join(dict.fromkeys(("cpu", here.kind)))
+        raise ValueError(f"device is {plan.device!r}; allowed here: {allowed}.")
+    rows = list[Row]()
+    for row in sweep.measure(plan):
+        _say(row)
+        if row.ended:
+            rows.append(row)
+    cards = CARDS_GB if budget_gb is None else tuple(sorted({*CARDS_GB, budget_gb}))
+    longest = ask.predict(setting, cards_gb=cards, implementations=implementations).longest
+    return {
+        "bench": "memory",
+        "device": here.title if plan.device == here.kind else device.cpu_title(),
+        "torch": here.torch,
+        "date": date.today().isoformat(),
+        "threads": plan.threads or usable_cores(),
+        "setting": asdict(setting),
+        "budget_bytes": plan.budget_bytes,
+        "workspace_bytes": plan.workspace_bytes,
+        "rows": documented(rows),
+        "slopes": slopes(rows),
+        "longest": longest,
+    }
+
+
+def failures(document: dict[str, Any]) -> list[str]:
+    """A sentence for each row that failed (out of memory is a result) and each check that does not hold."""
+    rows = (row for row in document["rows"] if row["state"] == "failed")
+    unmet = (check for check in document.get("checks", ()) if not check["holds"])
+    return [
+        *map(_said, rows),
+        *(f"does not hold: {check['claim']}; found {check['found']}" for check in unmet),
+    ]
+
+
+def documented(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows as plain JSON values, each with its ratios to the one before of its implementation."""
+    return [
+        {**asdict(row), "time_ratio": time, "bytes_ratio": size}
+        for row, (time, size) in zip(rows, ratios(rows), strict=True)
+    ]
+
+
+def text(document: dict[str, Any]) -> str:
+    """``bench`` for people."""
+    setting = Setting(**document["setting"])
+    where = f"{document['device']}, {count(document['threads'], 'thread')}, torch {document['torch']}"
+    columns = {
+        "implementation": "implementation",
+        "n": "tokens",
+        "state": "state",
+        "peak_mb": "peak MB",
+        "predicted_mb": "predicted MB",
+        "closed_form_mb": "closed form MB",
+        "bytes_ratio": "MB x",
+        "step_ms": "step ms",
+        "spread_ms": "spread ms",
+        "time_ratio": "ms x",
+        "backend": "backend",
+    }
+    names = dict.fromkeys(row["implementation"] for row in document["rows"])
+    shown = [
+        {**row, **{f"{key}_mb": _mb(row[f"{key}_bytes"]) for key in ("peak", "predicted", "closed_form")}}
+        for name in names
+        for row in document["rows"]
+        if row["implementation"] == name
+    ]
+    lines = [
+        f"memory wall, {described(setting)}, {where}, {document['date']}",
+        *table(columns, shown),
+        *(_said(row) for row in shown if row["state"] == "out of memory"),
+        *(_slope_line(name, found) for name, found in document["slopes"].items()),
+        "the longest n that fits, as predicted:",
+        *_longest_table(document["longest"]),
+        *(f"holds: {check['claim']}" for check in document.get("checks", ()) if check["holds"]),
+        "MB and GB are 2^20 and 2^30 bytes. Bytes hold on any machine; of times only ratios do.",
+    ]
+    return "\n".join(lines)
+
+
+def _longest_table(longest: Sequence[dict[str, Any]]) -> list[str]:
+    names = dict.fromkeys(row["implementation"] for row in longest)
+    cards = dict.fromkeys(row["card_gb"] for row in longest)
+    found = {(row["card_gb"], row["implementation"]): row["n"] for row in longest}
+    rows = [{"card": f"{card:g} GB", **{name: found[card, name] for name in names}} for card in cards]
+    return table({"card": "card", **{name: name for name in names}}, rows)
+
+
+def described(setting: Setting) -> str:
+    """A layer's sizes in words."""
+    way = "forward and backward" if setting.backward else "forward"
+    return (
+        f"d_model {setting.d_model}, {count(setting.n_head, 'head')}, batch {setting.batch}, "
+        f"{setting.dtype}, {'causal' if setting.causal else 'not causal'}, {way}"
+    )
+
+
+def _said(row: dict[str, Any]) -> str:
+    return f"{row['implementation']}, {row['n']:,}: {row['reason']}"
+
+
+def _slope_line(name: str, found: dict[str, float | None]) -> str:
+    said = [f"{what} n^{value:.2f}" for what, value in found.items() if value is not None]
+    return f"{name}, over its last four rows: {', '.join(said) or 'too few rows'}"
+
+
+def _mb(size: int | None) -> float | None:
+    return None if size is None else size / MB
+
+
+def _say(row: Row) -> None:
+    if row.state in ("waiting", "running"):
+        reason = f": {row.reason}" if row.reason else ""
+        print(f"{row.state}, {row.implementation}, {count(row.n, 'token')}{reason}", file=sys.stderr)
+
+
+def checks(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """What must hold of rows to 16,384 at 8 GB on any device: claim, whether it holds, and what was found."""
+    rows = [row for row in document["rows"] if row["state"] == "done"]
+    printed = {line.n: line.peak_mb for line in CHAPTER if line.peak_mb is not None}
+    explicit = {row["n"]: row["peak_bytes"] for row in rows if row["implementation"] == "explicit"}
+    missing = WORKSPACE_BYTES - document["workspace_bytes"]
+    figures = {n: round((size + missing) / MB, 1) for n, size in explicit.items() if n in printed}
+    off = [abs(row["peak_bytes"] / row["predicted_bytes"] - 1) for row in rows]
+    closed = [abs(r["peak_bytes"] / r["closed_form_bytes"] - 1) for r in rows if r["closed_form_bytes"]]
+    exact = EXACT if document["workspace_bytes"] == 0 else NEAR  # a card's allocator rounds up
+    states = {row["implementation"]: row["state"] for row in document["rows"] if row["n"] == CHECK_TOKENS}
+    exponent = document["slopes"].get("explicit", {}).get("bytes")
+    found: list[tuple[str, bool, object]] = [
+        ("the chapter's seven peaks, MB", figures == printed, figures),
+        ("explicit is the closed form", bool(closed) and max(closed) <= exact, max(closed, default=None)),
+        ("measured is what was predicted", bool(off) and max(off) <= NEAR, max(off, default=None)),
+        ("explicit ends at 16,384", states.get("explicit") == "out of memory", states.get("explicit")),
+        ("fused passes 16,384", states.get("fused") == "done", states.get("fused")),
+        ("chunked passes 16,384", states.get("chunked") == "done", states.get("chunked")),
+        (
+            f"memory grows with n^{CHAPTER_EXPONENTS['bytes']}",
+            exponent is not None and abs(exponent - CHAPTER_EXPONENTS["bytes"]) <= 0.05,
+            exponent,
+        ),
+    ]
+    return [{"claim": claim, "holds": holds, "found": value} for claim, holds, value in found]

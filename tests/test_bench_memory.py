@@ -1,0 +1,220 @@
+"""``python -m engine bench memory``: strict JSON, a table for people, one sentence for what is wrong."""
+
+from dataclasses import asdict
+
+import pytest
+
+from engine import device
+from engine.benchmarks import memory
+from engine.probes.memory_wall import ask, sweep
+from engine.probes.memory_wall.plan import Plan, Row, doubling, ratios, slope, slopes
+from engine.probes.memory_wall.setting import (
+    CHAPTER,
+    CHAPTER_EXPONENTS,
+    MB,
+    WORKSPACE_BYTES,
+    Setting,
+    closed_form,
+)
+from tests.test_cli import assert_refused, cli, strict
+
+KEYS = {
+    "n",
+    "implementation",
+    "state",
+    "peak_bytes",
+    "predicted_bytes",
+    "closed_form_bytes",
+    "step_ms",
+    "spread_ms",
+    "backend",
+    "reason",
+}
+LONGEST = [{"card_gb": card, "implementation": "explicit", "n": n} for card, n in ((8, 11_338), (16, 16_065))]
+
+
+@pytest.fixture
+def here(home, monkeypatch):
+    found = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
+    monkeypatch.setattr(device, "describe", lambda: found)
+    return monkeypatch
+
+
+@pytest.fixture
+def chapter(here):
+    """The chapter's rows in place of measured ones, and what was asked for."""
+    asked = []
+
+    def measure(plan):
+        asked.append(plan)
+        workspace = plan.workspace_bytes
+        for line in CHAPTER:
+            peak = closed_form(line.n, workspace_bytes=workspace)
+            row = Row(n=line.n, implementation="explicit", state="running", predicted_bytes=peak)
+            yield row
+            if line.step_ms is None:
+                yield ended(row, "out of memory", closed_form_bytes=peak, reason="Too much.")
+            else:
+                yield ended(row, "done", peak_bytes=peak, closed_form_bytes=peak, step_ms=line.step_ms)
+            for name in ("fused", "chunked"):
+                yield Row(n=line.n, implementation=name, state="done", peak_bytes=9, predicted_bytes=9)
+
+    here.setattr(sweep, "measure", measure)
+    here.setattr(ask, "predict", lambda setting, **asked_for: ask.Predictions({}, LONGEST))
+    return asked
+
+
+def ended(row, state, **found):
+    return Row(**{**asdict(row), "state": state, **found})
+
+
+def test_the_document(chapter):
+    code, out, err = cli("bench", "memory", "--budget-gb", 8, "--to", 16_384, "--threads", 1, "--json")
+    document = strict(out)
+    assert code == 0, "out of memory is a result"
+    assert (document["bench"], document["device"], document["torch"]) == ("memory", "CPU, 2 cores", "2.13.0")
+    assert (document["threads"], document["budget_bytes"]) == (1, 2**33)
+    assert len(document["rows"]) == 24
+    assert all(row.keys() >= KEYS for row in document["rows"])
+    assert round(document["slopes"]["explicit"]["time"], 2) == 1.91
+    assert round(document["slopes"]["explicit"]["bytes"], 2) == 1.91  # 1.87 with the workspace of a card
+    explicit = [row for row in document["rows"] if row["implementation"] == "explicit"]
+    assert explicit[-1]["state"] == "out of memory"
+    assert [round(row["time_ratio"], 2) for row in explicit[1:7]] == [1.27, 2.02, 2.85, 3.14, 4.37, 3.69]
+    assert document["longest"] == LONGEST
+    assert "running, explicit, 128 tokens" in err
+    assert chapter[0].tokens == tuple(line.n for line in CHAPTER)
+
+
+def test_the_table(chapter):
+    code, out, _ = cli("bench", "memory", "--implementation", "explicit", "--width", 256, "--backward")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith(
+        "memory wall, d_model 256, 8 heads, batch 1, float32, causal, forward and backward"
+    )
+    assert "explicit, 16,384: Too much." in lines
+    assert "explicit, over its last four rows: time n^1.91, bytes n^1.91" in lines
+    assert any("8 GB" in line and "11,338" in line for line in lines)
+    assert chapter[0].tokens[-1] == 4096, "quick unless more is asked for"
+
+
+def test_a_failed_row_fails_the_command(chapter, here):
+    def measure(plan):
+        yield Row(n=128, implementation="fused", state="failed", reason="ValueError: a bug.")
+
+    here.setattr(sweep, "measure", measure)
+    code, out, err = cli("bench", "memory", "--json")
+    assert code == 1
+    assert strict(out)["rows"][0]["state"] == "failed"
+    assert err.splitlines() == ["fused, 128: ValueError: a bug."]
+
+
+def test_torch_that_does_not_work_is_one_sentence(here):
+    def measure(plan):
+        yield Row(n=128, implementation="fused", state="running")
+        raise RuntimeError("The bytes cannot be predicted: no torch.")
+
+    here.setattr(sweep, "measure", measure)
+    code, out, err = cli("bench", "memory")
+    assert (code, out) == (1, "")
+    assert err.endswith("\nThe bytes cannot be predicted: no torch.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--to", "100"], "to is 100; allowed: a whole number from 128 to 100,000,000."),
+        (["--to", "many"], "argument --to: invalid int value: 'many'."),
+        (["--implementation", "flash"], "implementation is 'flash'; allowed: explicit, fused"),
+        (["--implementation", "fused,"], "implementation is ''"),
+        (["--heads", "7"], "n_head is 7; allowed: a divisor of d_model, 512."),
+        (["--width", "0"], "d_model is 0"),
+        (["--dtype", "int8"], "dtype is 'int8'; allowed: float32"),
+        (["--budget-gb", "0"], "the budget is 0.0 GB; allowed: above 0"),
+        (["--budget-gb", "nan"], "the budget is nan GB"),
+        (["--budget-gb", "0.001"], "the budget is 1,073,741 bytes; allowed: at least 9,568,256."),
+        (["--threads", "0"], "threads is 0"),
+        (["--device", "cuda"], "device is 'cuda'; allowed here: cpu."),
+        (["--gpu-check"], "device is 'cuda'; allowed here: cpu."),
+    ],
+)
+def test_wrong_options_are_one_sentence(here, arguments, said):
+    assert_refused(*cli("bench", "memory", *arguments), said)
+
+
+def test_a_card_is_held_against_the_chapter(chapter, here):
+    card = device.Device("cuda", "A card", 16 * 2**30, "2.13.0", False)
+    here.setattr(device, "describe", lambda: card)
+    code, out, _ = cli("bench", "memory", "--gpu-check", "--json")
+    document = strict(out)
+    assert (document["device"], document["workspace_bytes"]) == ("A card", WORKSPACE_BYTES)
+    assert document["checks"][0]["found"] == {str(r.n): r.peak_mb for r in CHAPTER if r.peak_mb}
+    assert round(document["slopes"]["explicit"]["bytes"], 2) == 1.87
+    assert [check["claim"] for check in document["checks"] if not check["holds"]] == []
+    assert (code, chapter[0].device, chapter[0].budget_bytes) == (0, "cuda", 8 * 2**30)
+
+
+def test_what_does_not_hold_is_said(chapter):
+    document = memory.bench(setting=Setting(), to=16_384)
+    document["rows"][0]["peak_bytes"] += 2 * MB
+    document["checks"] = memory.checks(document)
+    unmet = memory.failures(document)
+    assert len(unmet) == 3
+    assert all(sentence.startswith("does not hold: ") for sentence in unmet)
+
+
+def test_a_real_one(here):
+    arguments = ("--to", 128, "--implementation", "fused", "--width", 64, "--threads", 1, "--json")
+    code, out, _ = cli("bench", "memory", *arguments)
+    document = strict(out)
+    (row,) = document["rows"]
+    assert (code, row["state"], row["backend"]) == (0, "done", "flash (CPU)")
+    assert row["peak_bytes"] == row["predicted_bytes"]
+    assert row["step_ms"] > 0
+    assert document["slopes"] == {"fused": {"time": None, "bytes": None}}
+    assert {line["card_gb"] for line in document["longest"]} == {8, 16, 24, 80, 141}
+
+
+# Plans and tables.
+
+
+def test_tokens_double():
+    assert doubling(1024) == (128, 256, 512, 1024)
+    assert doubling(300) == (128, 256, 300)
+    with pytest.raises(ValueError, match="to is 64; allowed: a whole number from 128"):
+        doubling(64)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"tokens": (0,)}, "n is 0"),
+        ({"implementations": ("flash",)}, "implementation is 'flash'"),
+        ({"device": "tpu"}, "device is 'tpu'; allowed: cpu, cuda, mps."),
+        ({"threads": 0}, "threads is 0"),
+        ({"budget_bytes": 1000}, "the budget is 1,000 bytes; allowed: at least 9,568,256."),
+    ],
+)
+def test_wrong_plans_are_refused(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        Plan(**{"tokens": (64,), **wrong})
+
+
+def test_the_chapters_exponents_and_ratios_come_out_of_its_table():
+    rows = [
+        Row(
+            n=line.n,
+            implementation="explicit",
+            state="out of memory" if line.peak_mb is None else "done",
+            step_ms=line.step_ms,
+            peak_bytes=line.peak_mb and round(line.peak_mb * 2**20),
+        )
+        for line in CHAPTER
+    ]
+    found = slopes(rows)["explicit"]
+    assert {key: round(value, 2) for key, value in found.items()} == CHAPTER_EXPONENTS
+    assert ratios(rows)[0] == ratios(rows)[-1] == (None, None)
+    assert [round(time, 2) for time, _ in ratios(rows)[1:-1]] == [1.27, 2.02, 2.85, 3.14, 4.37, 3.69]
+    assert [round(size, 2) for _, size in ratios(rows)[1:-1]] == [1.32, 1.79, 2.59, 3.32, 3.72, 3.91]
+    assert slope([(8, 1.0)]) is None

@@ -1,0 +1,315 @@
+"""The processes of the n x n wall: what counts as out of memory, cancelling, queueing, nothing left behind.
+
+Most workers here are stand-ins without torch (``wall_workers.py``); what only torch can do is done for real.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import asdict
+
+import psutil
+import pytest
+from filelock import FileLock
+
+from engine import paths
+from engine.probes.memory_wall import sweep
+from engine.probes.memory_wall.plan import Plan
+from engine.probes.memory_wall.process import Guard, Worker, loading, machine_free_bytes
+from engine.probes.memory_wall.setting import GB, Setting
+from engine.probes.memory_wall.verdict import end_of, is_out_of_memory, kernel_kills
+from engine.runs.supervise import machine_bytes
+
+STAND_IN = (sys.executable, str(paths.ROOT / "tests" / "wall_workers.py"))
+TASK = {"n": 64, "implementation": "explicit", "setting": asdict(Setting()), "device": "cpu", "threads": 1}
+LIMITS = {"allowed_bytes": GB, "beforehand": False}
+
+
+def stand_in(mode):
+    return (*STAND_IN, mode)
+
+
+def predictor(setting, tasks, device):
+    return [*stand_in("predict"), json.dumps({"rows": tasks})]
+
+
+def measure(plan, mode, **options):
+    return sweep.measure(plan, worker=stand_in(mode), predictor=predictor, **options)
+
+
+@pytest.fixture
+def worker(tmp_path):
+    """Start a worker and wait until it is ready; none outlives the test."""
+    started = list[Worker]()
+
+    def start(command, **task):
+        one = Worker([*command, "--json", json.dumps({**TASK, **task})], tmp_path, f"worker-{len(started)}")
+        started.append(one)
+        for _ in loading([one], sweep.never):
+            pass
+        return one
+
+    yield start
+    for one in started:
+        one.end()
+
+
+@contextmanager
+def later(seconds, act):
+    timer = threading.Timer(seconds, act)
+    timer.start()
+    yield
+    timer.cancel()
+
+
+def pid(worker):
+    return worker._process.pid
+
+
+# What counts as the wall.
+
+
+@pytest.mark.parametrize(
+    ("error", "wall"),
+    [
+        (MemoryError(), True),
+        (
+            RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
+            True,
+        ),
+        (RuntimeError("CUDA out of memory. Tried to allocate 8.00 GiB."), True),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+        (RuntimeError("MPS backend out of memory"), True),
+        (RuntimeError("shape '[2]' is invalid for input of size 3"), False),
+        (ValueError("out of memory"), False),
+        (OSError(12, "Cannot allocate memory"), False),
+    ],
+)
+def test_errors_that_are_the_wall(error, wall):
+    assert is_out_of_memory(error) == wall
+
+
+def test_torchs_own_error_is_the_wall():
+    import torch
+
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."))
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "killed", "kills", "state", "said"),
+    [
+        ({"state": "done", "reason": None}, 0, None, 0, "done", ""),
+        ({"state": "done", "reason": None}, 0, None, 5, "done", ""),
+        (None, -9, None, 0, "failed", "killed from outside"),
+        (None, -9, None, 1, "out of memory", "for want of memory"),
+        (None, -11, None, 1, "failed", "crashed (SIGSEGV)"),
+        (None, -15, None, 1, "failed", "asked to end"),
+        (None, -9, "It took too much.", 0, "out of memory", "It took too much."),
+        (None, 3, None, 1, "failed", "exit code 3: no torch."),
+    ],
+)
+def test_ends_are_judged(told, code, killed, kills, state, said):
+    end = end_of(told, code, killed, kills, "no torch.")
+    assert end.state == state
+    assert said in (end.reason or "")
+
+
+@pytest.mark.parametrize(("kills", "state"), [([3, 3], "failed"), ([3, 4], "out of memory")])
+def test_a_kill_is_the_wall_only_if_the_kernel_says_so(worker, kills, state):
+    one, counted = worker(stand_in("hang")), iter(kills)
+    with later(0.2, lambda: os.kill(pid(one), signal.SIGKILL)):
+        end = one.work(LIMITS, sweep.never, Guard(kernel_kills=lambda: next(counted)))
+    assert end.state == state
+    assert "SIGKILL" in end.reason
+
+
+def test_the_guard_ends_what_takes_too_much(worker):
+    end = worker(stand_in("grow")).work(LIMITS, sweep.never, Guard(150_000_000))
+    assert end.state == "out of memory"
+    assert "0.1 GB allowed" in end.reason or "0.2 GB allowed" in end.reason
+
+
+def test_the_guard_keeps_the_machine_usable(worker):
+    end = worker(stand_in("hang")).work(LIMITS, sweep.never, Guard(free_bytes=lambda: 1000))
+    assert end.state == "out of memory"
+    assert "of this machine's memory were left" in end.reason
+    assert Guard().kept_bytes == pytest.approx(0.15 * machine_bytes(), rel=0.01)
+    assert Guard().resident_bytes == pytest.approx(0.85 * machine_bytes(), rel=0.01)
+    assert Guard(free_bytes=lambda: 1000).room_bytes() == 0
+    assert 0 < machine_free_bytes() <= machine_bytes()
+    assert kernel_kills() >= 0
+
+
+def test_a_bug_is_no_wall_though_it_talks_of_memory(worker):
+    one = worker(stand_in("bug"))
+    end = one.work(LIMITS, sweep.never, Guard())
+    assert (end.state, end.reason) == ("failed", "ValueError: there is no memory of that.")
+
+
+def test_pythons_own_error_is_the_wall(worker):
+    end = worker(stand_in("memory")).work(LIMITS, sweep.never, Guard())
+    assert (end.state, end.reason) == ("out of memory", "MemoryError.")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit on the address space is Linux's")
+def test_the_kernels_own_limit_is_the_wall(worker):
+    real = (sys.executable, "-m", "engine.probes.memory_wall.worker")
+    one = worker(real, n=512, address_space_bytes=6_000_000)
+    end = one.work(LIMITS, sweep.never, Guard())
+    assert end.state == "out of memory"
+    assert "allocate memory" in end.reason or "MemoryError" in end.reason
+
+
+def test_one_that_does_not_load_is_said_with_its_last_words(home):
+    rows = list(measure(Plan(tokens=(64,), implementations=("fused",)), "gone"))
+    assert rows[-1].state == "failed"
+    assert rows[-1].reason == "The worker ended with exit code 7: torch is broken."
+
+
+def test_a_worker_ends_when_whoever_started_it_is_gone(worker):
+    one = worker(stand_in("stuck"))
+    stdin = one._process.stdin
+    stdin.write(json.dumps(LIMITS).encode() + b"\n")
+    stdin.close()
+    assert one._process.wait(20) == 3
+
+
+def test_a_wrong_task_is_one_line():
+    command = [sys.executable, "-m", "engine.probes.memory_wall.worker", "--json"]
+    wrong = json.dumps({**TASK, "implementation": "flash"})
+    ended = subprocess.run([*command, wrong], cwd=paths.ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("ValueError: implementation is 'flash'; allowed: explicit")
+
+
+# Rows as they come.
+
+
+def test_rows_come_as_running_and_as_they_ended(home):
+    plan = Plan(tokens=(256, 128), implementations=("explicit", "fused"))
+    rows = list(measure(plan, "done"))
+    assert [(r.n, r.implementation, r.state) for r in rows] == [
+        (n, name, state)
+        for n in (128, 256)
+        for name in ("explicit", "fused")
+        for state in ("running", "done")
+    ]
+    assert [r.predicted_bytes for r in rows] == [128_000] * 4 + [256_000] * 4
+    assert (rows[0].closed_form_bytes, rows[2].closed_form_bytes) == (6_832_128, None)
+    last = rows[-1]
+    assert (last.peak_bytes, last.step_ms, last.spread_ms, last.repeats) == (77, 2.0, 0.5, 3)
+
+
+def test_the_real_wall_of_a_budget_is_where_it_was_predicted(home):
+    # longest(0.035 GB, "explicit") is 531
+    plan = Plan(
+        tokens=(531, 532),
+        implementations=("explicit",),
+        budget_bytes=int(0.035 * GB),
+        threads=1,
+        timed=False,
+    )
+    rows = [row for row in sweep.measure(plan) if row.ended]
+    assert [(row.n, row.state) for row in rows] == [(531, "done"), (532, "out of memory")]
+    assert rows[0].peak_bytes == rows[0].predicted_bytes == rows[0].closed_form_bytes
+    assert rows[1].peak_bytes is None
+    assert rows[1].predicted_bytes == rows[1].closed_form_bytes >= rows[1].needed_bytes
+    assert "are what the budget allows" in rows[1].reason
+
+
+def test_what_is_out_of_memory_is_not_measured_at_a_larger_n(home):
+    rows = [
+        row for row in measure(Plan(tokens=(64, 128), implementations=("explicit",)), "full") if row.ended
+    ]
+    assert [(row.n, row.state) for row in rows] == [(64, "out of memory")]
+    assert (rows[0].needed_bytes, rows[0].predicted_bytes, rows[0].peak_bytes) == (1001, 64_000, None)
+    assert rows[0].reason.startswith("1,001 bytes of tensors at once; ")
+    assert rows[0].reason.endswith("are what this machine can give now and stay usable.")
+
+
+def test_a_cancel_in_the_middle_of_an_allocation_takes_less_than_a_second(home):
+    stopped = threading.Event()
+    rows = measure(Plan(tokens=(64, 128), implementations=("explicit",)), "grow", stop=stopped.is_set)
+    assert next(rows).state == "running"
+    workers = children()
+    asked = []
+
+    def ask():
+        asked.append(time.monotonic())
+        stopped.set()
+
+    with later(0.3, ask):
+        assert [(row.n, row.state) for row in rows] == [(64, "cancelled")]
+    assert time.monotonic() - asked[0] < 1
+    assert workers
+    assert not any(alive(one) for one in workers)
+
+
+def test_closing_the_generator_ends_the_processes_and_gives_the_device_back(home):
+    rows = measure(Plan(tokens=(64, 128)), "hang")
+    next(rows)
+    workers = children()
+    assert workers
+    rows.close()
+    assert not any(alive(one) for one in workers)
+    assert [row.state for row in measure(Plan(tokens=(64,), implementations=("fused",)), "done")] == [
+        "running",
+        "done",
+    ]
+
+
+def test_two_at_once_queue_for_the_device(home):
+    plan = Plan(tokens=(64,), implementations=("fused",))
+    first, second = measure(plan, "done"), measure(plan, "done")
+    assert next(first).state == "running"
+    waiting = next(second)
+    assert (waiting.n, waiting.state) == (64, "waiting")
+    assert waiting.reason == "Another measurement has the device."
+    with later(0.3, lambda: list(first)):
+        assert [row.state for row in second] == ["running", "done"]
+
+
+def test_who_waits_can_cancel(home):
+    paths.DATA.mkdir(parents=True)
+    with FileLock(paths.DATA / "device.lock"):
+        rows = measure(Plan(tokens=(64,)), "done", stop=lambda: True)
+        assert [row.state for row in rows] == ["waiting", "cancelled"]
+
+
+def test_bytes_that_cannot_be_predicted_end_it(home):
+    rows = sweep.measure(
+        Plan(tokens=(64,)), worker=stand_in("done"), predictor=lambda *_: [*stand_in("gone"), "{}"]
+    )
+    with pytest.raises(RuntimeError, match="cannot be predicted"):
+        next(rows)
+
+
+def test_rows_stream_as_lines_until_stdin_closes(home):
+    written = {"tokens": [16], "implementations": ["explicit"], "setting": {"d_model": 8}, "threads": 1}
+    command = [sys.executable, "-m", "engine.probes.memory_wall.sweep", "--json"]
+    with subprocess.Popen(
+        [*command, json.dumps(written)], cwd=paths.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as streaming:
+        states = [json.loads(line)["state"] for line in streaming.stdout]
+        streaming.stdin.close()
+    assert states == ["running", "done"]
+    refused = subprocess.run(
+        [*command, '{"tokens": [0]}'], cwd=paths.ROOT, capture_output=True, text=True, check=False
+    )
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "n is 0" in refused.stderr
+
+
+def children():
+    return [
+        one for one in psutil.Process().children(recursive=True) if "wall_workers" in " ".join(one.cmdline())
+    ]
+
+
+def alive(process):
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

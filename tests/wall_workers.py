@@ -1,0 +1,80 @@
+"""Stand-ins for the processes of the memory wall: ``python tests/wall_workers.py MODE ... --json TASK``.
+
+predict, done, full, hang, grow and gone load no torch. bug, memory and stuck are the real worker with another
+layer.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def main(mode, task):
+    if mode == "predict":
+        for n, implementation in task["rows"]:
+            say({"n": n, "implementation": implementation, "predicted_bytes": 1000 * n})
+    elif mode in LIGHT:
+        say({"event": "ready"})
+        sys.stdin.readline()
+        LIGHT[mode]()
+    else:
+        sys.exit(real(mode))
+
+
+def done():
+    say({"event": "bytes", "peak_bytes": 77, "resident_bytes": None, "backend": None})
+    say({"event": "time", "step_ms": 2.0, "spread_ms": 0.5, "repeats": 3})
+    say({"event": "end", "state": "done", "reason": None})
+
+
+def full():
+    said = "1,001 bytes of tensors at once, 1,000 allowed"
+    say({"event": "end", "state": "out of memory", "reason": said, "needed_bytes": 1001})
+
+
+def hang():
+    time.sleep(60)
+
+
+def grow():
+    """Half a gigabyte a second, touched."""
+    held = []
+    for _ in range(100):
+        held.append(bytearray(os.urandom(1) * 5_000_000))
+        time.sleep(0.01)
+    time.sleep(60)
+
+
+def gone():
+    print("torch is broken", file=sys.stderr)
+    sys.exit(7)
+
+
+LIGHT = {"done": done, "full": full, "hang": hang, "grow": grow, "gone": gone}
+
+
+def real(mode):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from engine.probes.memory_wall import attention, worker
+
+    def bug(x, weights, setting):
+        raise ValueError("there is no memory of that\nsecond line")
+
+    def memory(x, weights, setting):
+        raise MemoryError
+
+    def stuck(x, weights, setting):
+        time.sleep(60)
+
+    attention.WAYS["explicit"] = {"bug": bug, "memory": memory, "stuck": stuck}[mode]
+    return worker.main(sys.argv[-2:])
+
+
+def say(line):
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[-1]))
