@@ -52,6 +52,10 @@ _STYLES = {
     "sinusoidal": Style("orange"),
     "rope": Style("violet"),
     "alibi": Style("green"),
+    "explicit": Style("red"),
+    "fused": Style("green"),
+    "chunked": Style("blue"),
+    "projections": Style("gray"),
 }
 
 

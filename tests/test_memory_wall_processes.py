@@ -298,6 +298,16 @@ def test_rows_stream_as_lines_until_stdin_closes(home):
         states = [json.loads(line)["state"] for line in streaming.stdout]
         streaming.stdin.close()
     assert states == ["running", "done"]
+    stop = home / "stop"
+    stop.touch()
+    stopped = subprocess.run(
+        [*command, json.dumps(written), "--stop", str(stop)],
+        cwd=paths.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [json.loads(line)["state"] for line in stopped.stdout.splitlines()] == ["cancelled"]
     refused = subprocess.run(
         [*command, '{"tokens": [0]}'], cwd=paths.ROOT, capture_output=True, text=True, check=False
     )

@@ -1,7 +1,7 @@
 """Rows of the n x n wall as they come: each n of each implementation in its own process. Imports no torch.
 
 ``python -m engine.probes.memory_wall.sweep --json PLAN`` prints each row as a line of JSON, for whoever reads
-along; it ends when its stdin closes.
+along; it ends when its stdin closes, and with ``--stop FILE`` also once that file exists.
 """
 
 import argparse
@@ -198,15 +198,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}.sweep")
     parser.add_argument("--json", required=True, metavar="PLAN", help="one JSON object; see the docstring")
+    parser.add_argument("--stop", type=Path, metavar="FILE", help="cancel once there is such a file")
+    options = parser.parse_args(arguments)
     try:
-        plan = plan_of(json.loads(parser.parse_args(arguments).json))
+        plan = plan_of(json.loads(options.json))
     except (ValueError, TypeError) as error:
         print(error, file=sys.stderr)
         return 2
     gone = threading.Event()
     threading.Thread(target=_watch_stdin, args=(gone,), daemon=True).start()
+
+    def stop() -> bool:
+        return gone.is_set() or (options.stop is not None and options.stop.exists())
+
     try:
-        for row in measure(plan, gone.is_set):
+        for row in measure(plan, stop):
             print(json.dumps(asdict(row)), flush=True)
     except RuntimeError as error:
         print(error, file=sys.stderr)
