@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.models import linear as module
-from engine.models.linear import Linear, linear
+from engine.models.linear import Linear, by_torch_alone, linear
 
 SHAPES = [(4,), (0, 4), (5, 4), (2, 3, 4), (2, 3, 5, 4)]
 
@@ -49,6 +49,14 @@ def test_only_what_is_asked_for_gets_a_gradient():
     layer(x).sum().backward()
     assert torch.allclose(x.grad, layer.weight.sum(0).expand(5, 4), atol=1e-6)
     assert layer.weight.grad is None
+
+
+def test_a_model_can_be_told_to_use_torchs_alone():
+    x, model = torch.randn(5, 4), torch.nn.Sequential(Linear(4, 3), torch.nn.Sequential(Linear(3, 2)))
+    by_torch_alone(model)
+    first, second = model[0], model[1][0]
+    expected = F.linear(F.linear(x, first.weight, first.bias), second.weight, second.bias)
+    assert torch.equal(model(x), expected)
 
 
 def test_without_the_operator_it_is_torchs(monkeypatch):

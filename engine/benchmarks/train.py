@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -44,7 +43,7 @@ from engine import device, ledger
 from engine.benchmarks import check_whole, count, table
 from engine.budget import Budget, Precision
 from engine.models.config import MAX_LAYERS, ModelConfig
-from engine.models.linear import Linear
+from engine.models.linear import by_torch_alone
 from engine.models.transformer import Transformer
 from engine.runs.local import usable_cores
 from engine.training import Training
@@ -270,9 +269,7 @@ def plain_step(task: Task, *, compiled: bool = False) -> Step:
     """What a textbook writes, with torch's defaults throughout: its own linear layers, too."""
     torch.manual_seed(SEED)
     model: nn.Module = Transformer(task.config).to(task.device)
-    for module in model.modules():
-        if isinstance(module, Linear):
-            module.forward = partial(nn.Linear.forward, module)  # type: ignore[method-assign]
+    by_torch_alone(model)
     if compiled:
         model = torch.compile(model)  # type: ignore[assignment]
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)

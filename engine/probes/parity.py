@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from engine.experiments import parse_seeds
 from engine.measurements import THEIRS
 from engine.models.config import ModelConfig, ScoreScale
+from engine.models.linear import by_torch_alone
 from engine.models.mixers import CausalSelfAttention, UnmaskedSelfAttention
 from engine.models.positions import NoPositions
 
@@ -144,6 +145,7 @@ def _setting(
     )
     kind = CausalSelfAttention if mask == "causal" else UnmaskedSelfAttention
     head = kind(config, NoPositions())
+    by_torch_alone(head)  # what differs is then attention, not the library that multiplies its weights
     x = torch.randn(size.batch, size.tokens, size.d_model)
     return head, x, torch.randn(size.batch, size.tokens, size.d_model)
 
