@@ -164,6 +164,7 @@ def test_what_does_not_hold_is_said(chapter):
     assert all(sentence.startswith("does not hold: ") for sentence in unmet)
 
 
+@pytest.mark.full
 def test_a_real_one(here):
     arguments = ("--to", 128, "--implementation", "fused", "--width", 64, "--threads", 1, "--json")
     code, out, _ = cli("bench", "memory", *arguments)

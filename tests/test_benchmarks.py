@@ -283,6 +283,7 @@ def tiny_runs(tiny_corpus, tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.full
 def test_a_sweep_is_timed_at_once_and_one_after_another(tiny_runs, home, monkeypatch):
     quick = [sys.executable, str(Path(trainers.__file__)), "quick"]  # one after another is slow: no torch
     ways = {(2, 1): LocalEngine(2), (1, usable_cores()): LocalEngine(1, trainer=quick)}

@@ -205,6 +205,7 @@ def test_rows_come_as_running_and_as_they_ended(home):
     assert (last.peak_bytes, last.step_ms, last.spread_ms, last.repeats) == (77, 2.0, 0.5, 3)
 
 
+@pytest.mark.full
 def test_the_real_wall_of_a_budget_is_where_it_was_predicted(home):
     # longest(0.035 GB, "explicit") is 531
     plan = Plan(
