@@ -1,7 +1,7 @@
 """Find my wall: the longest text that fits a card, found without allocating anything, and then for real."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from engine.probes.memory_wall.plan import Plan
 from engine.probes.memory_wall.setting import CARDS_GB, GB, MB, Setting
 from lab import charts, table
 from lab.charts import Across, Curve, Frame, Line
-from lab.controls import NBSP, count, plain, quantity, signed
+from lab.controls import NBSP, plain, quantity, signed
 from lab.frame import dot
 from lab.styles import style
 from lab.vega import Spec
@@ -159,8 +159,3 @@ def pair_words(plan: Plan, found: Measurement) -> str:
     held = bool(a and b and (a.state, b.state) == ("done", "out of memory"))
     judged = ":green[As predicted.]" if held else ":red[Not as predicted.]"
     return f"{lead}Measured: {', '.join(said)}. {judged}"
-
-
-def small_words(values: Sequence[str]) -> str:
-    """What is offered, in words."""
-    return f"{count(len(values)).capitalize()} small cards, so that any machine can try."

@@ -211,7 +211,7 @@ def find(choice: Choice) -> tuple[Plan, Measurement] | None:
         said = bench.status_line()
     found = None
     if wanted:
-        busy = "Predicting in a process of its own, about 20 seconds the first time"
+        busy = "Predicting in a process of its own; it takes a while the first time"
         found = probing.attempt(said, busy, lambda: wall_find.longest(choice.layer))
     if found:
         said.markdown(f":small[:green[Predicted for {plain(wall_parts.layer_words(choice.layer))}]]")

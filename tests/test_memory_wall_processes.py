@@ -22,8 +22,8 @@ from engine.probes.memory_wall import sweep
 from engine.probes.memory_wall.plan import Plan
 from engine.probes.memory_wall.process import Guard, Worker, loading, machine_free_bytes
 from engine.probes.memory_wall.setting import GB, Setting
-from engine.probes.memory_wall.verdict import end_of, is_out_of_memory, kernel_kills
-from engine.runs.supervise import machine_bytes
+from engine.probes.memory_wall.verdict import end_of, is_out_of_memory
+from engine.runs.supervise import kernel_kills, machine_bytes
 
 STAND_IN = (sys.executable, str(paths.ROOT / "tests" / "wall_workers.py"))
 TASK = {"n": 64, "implementation": "explicit", "setting": asdict(Setting()), "device": "cpu", "threads": 1}

@@ -61,7 +61,7 @@ def supervise(directory: Path, attempt: int, trainer: list[str], memory_bytes: i
 
 
 def _watch(directory: Path, attempt: int, trainer: list[str], memory_bytes: int) -> dict[str, Any]:
-    kernel_kills = _kernel_oom_kills()
+    kills_before = kernel_kills()
     with (directory / "log.txt").open("ab") as log:
         child = subprocess.Popen(
             [*trainer, str(directory), str(attempt)],
@@ -79,7 +79,7 @@ def _watch(directory: Path, attempt: int, trainer: list[str], memory_bytes: int)
         child.wait()
     code = child.returncode
     name = signal.Signals(-code).name if code < 0 else None
-    if stopped is None and name == "SIGKILL" and _kernel_oom_kills() > kernel_kills:
+    if stopped is None and name == "SIGKILL" and kernel_kills() > kills_before:
         stopped = "out of memory: the system killed it (SIGKILL)"
     return {
         "code": code if code >= 0 else None,
@@ -171,12 +171,17 @@ def machine_bytes() -> int:
     return total
 
 
-def _kernel_oom_kills() -> int:
-    """Processes that the kernel killed for want of memory since it booted; 0 where it does not say."""
-    with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/vmstat").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("oom_kill ")))
-    return 0
+def kernel_kills() -> int:
+    """Processes that the kernel killed for want of memory so far; 0 where it does not say.
+
+    On the machine since it booted, and in this container: a kill raises at least one of the two.
+    """
+    total = 0
+    for path in (Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events")):
+        with suppress(OSError, ValueError):
+            words = [line.split() for line in path.read_text().splitlines()]
+            total += sum(int(word[1]) for word in words if word[0] == "oom_kill")
+    return total
 
 
 def gigabytes(count: int) -> str:

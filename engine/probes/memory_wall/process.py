@@ -13,8 +13,8 @@ import psutil
 
 from engine import paths
 from engine.probes.memory_wall.setting import WORKSPACE_CONFIG
-from engine.probes.memory_wall.verdict import End, end_of, kernel_kills
-from engine.runs.supervise import MEMORY_SHARE, TreeMemory, gigabytes, kill_tree, machine_bytes
+from engine.probes.memory_wall.verdict import End, end_of
+from engine.runs.supervise import MEMORY_SHARE, TreeMemory, gigabytes, kernel_kills, kill_tree, machine_bytes
 
 POLL_SECONDS = 0.02
 ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": WORKSPACE_CONFIG, "TORCH_CUBLASLT_UNIFIED_WORKSPACE": "1"}
@@ -107,7 +107,7 @@ class Worker:
 class Guard:
     """Watches from outside what a worker's own counter cannot see, and keeps the machine usable.
 
-    resident_bytes: more than this in a worker is out of memory. kernel_kills: as ``verdict.kernel_kills``.
+    resident_bytes: more than this in a worker is out of memory. kernel_kills: as ``supervise.kernel_kills``.
     """
 
     def __init__(

@@ -7,7 +7,6 @@ on the address space (which arrives as one of these), the guard, the kernel's ki
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 State = Literal["waiting", "running", "done", "out of memory", "failed", "cancelled"]
@@ -21,7 +20,6 @@ OUT_OF_MEMORY = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
 )
-COUNTERS = (Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events"))
 
 
 @dataclass(frozen=True)
@@ -74,16 +72,3 @@ def _signal_name(code: int) -> str:
     with suppress(ValueError):
         return signal.Signals(-code).name
     return f"signal {-code}"
-
-
-def kernel_kills() -> int:
-    """Processes that the kernel killed for want of memory so far; 0 where it does not say.
-
-    On the machine since it booted, and in this container: a kill raises at least one of the two.
-    """
-    total = 0
-    for path in COUNTERS:
-        with suppress(OSError, ValueError):
-            words = [line.split() for line in path.read_text().splitlines()]
-            total += sum(int(word[1]) for word in words if word[0] == "oom_kill")
-    return total
