@@ -201,7 +201,7 @@ def run_text(document: dict[str, Any]) -> str:
     for row in document["rows"]:
         value = row["measured"].get(metric)
         shown = row.get("reason") or row["state"] if value is None else f"{value:.2f}"
-        lines.append(f"{row['variant']:22} seed {row['seed']:<6} {shown}")
+        lines.append(f"{row['variant']:24} seed {row['seed']:<6} {shown}")
     return "\n".join([*lines, f"{document['seconds']} s"])
 
 
@@ -209,7 +209,7 @@ def _measured_text(document: dict[str, Any]) -> str:
     lines = [f"{document['id']}, {document['device']}"]
     for row in document["rows"]:
         figures = (f"{name} {_number(value, 3)}" for name, value in row["measured"].items())
-        lines.append(f"{row['variant']:22} seed {row['seed']:<6} {', '.join(figures) or row['state']}")
+        lines.append(f"{row['variant']:24} seed {row['seed']:<6} {', '.join(figures) or row['state']}")
     return "\n".join([*lines, f"{document['seconds']} s"])
 
 

@@ -266,6 +266,8 @@ LADDER = replace(
         "two-blocks",
         "block-dropout",
     ),
+    # Half the batch of the averages: ten models, one of them of two blocks, are to end within a minute.
+    budgets={**AVERAGES.budgets, "quick": replace(AVERAGES.budget("quick"), batch_size=16)},
     chapter={
         ("average-added", PERPLEXITY): replace(_IN_LADDER, low=60.45, high=60.45),
         ("block", PERPLEXITY): replace(_IN_LADDER, low=38.07, high=38.07),
