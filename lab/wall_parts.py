@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from engine import device, paths
-from engine.probes.memory_wall.plan import Plan, Row, doubling, slope, slopes
+from engine.probes.memory_wall.plan import Plan, Row, doubling, shared_words, slope, slopes
 from engine.probes.memory_wall.setting import (
     CARDS_GB,
     CHAPTER,
@@ -184,6 +184,8 @@ def row_notes(found: Measurement, plan: Plan) -> list[str]:
             said.append(f"{lead}:red[failed:] {plain(row.reason or 'without a word')}")
         elif row.state == "cancelled":
             said.append(f":gray[{lead}cancelled.]")
+    if beside := max((row.runs_beside for row in found.rows), default=0):
+        said.append(f":orange[{shared_words(beside)}]")
     return said
 
 

@@ -57,7 +57,14 @@ def chapter(here):
             else:
                 yield ended(row, "done", peak_bytes=peak, closed_form_bytes=peak, step_ms=line.step_ms)
             for name in ("fused", "chunked"):
-                yield Row(n=line.n, implementation=name, state="done", peak_bytes=9, predicted_bytes=9)
+                yield Row(
+                    n=line.n,
+                    implementation=name,
+                    state="done",
+                    peak_bytes=9,
+                    predicted_bytes=9,
+                    runs_beside=int(name == "chunked"),
+                )
 
     here.setattr(sweep, "measure", measure)
     here.setattr(ask, "predict", lambda setting, **asked_for: ask.Predictions({}, LONGEST))
@@ -94,6 +101,7 @@ def test_the_table(chapter):
         "memory wall, d_model 256, 8 heads, batch 1, float32, causal, forward and backward"
     )
     assert "explicit, 16,384: Too much." in lines
+    assert "Times are of a shared device: a training ran beside. Bytes are what they are." in lines
     assert "explicit, over its last four rows: time n^1.91, bytes n^1.91" in lines
     assert any("8 GB" in line and "11,338" in line for line in lines)
     assert chapter[0].tokens[-1] == 4096, "quick unless more is asked for"

@@ -16,13 +16,14 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from filelock import FileLock
 
 from engine import checkpoint, corpus, paths
 from engine.budget import Budget
 from engine.models.config import ModelConfig
 from engine.runs import files
 from engine.runs.dispatcher import Dispatcher
-from engine.runs.local import LocalEngine
+from engine.runs.local import LocalEngine, device_lock_path
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store
 
@@ -130,6 +131,16 @@ def gone(pid):
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def test_no_run_starts_while_a_measurement_has_the_device(lab):
+    here = lab("sleep")
+    with FileLock(device_lock_path()):
+        (waits,) = here.submit(spec(0))
+        for _ in range(20):
+            here.dispatcher.tick()
+        assert here.state(waits) == "queued"
+    here.began(waits)
 
 
 @pytest.mark.parametrize(

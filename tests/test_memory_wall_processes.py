@@ -18,11 +18,15 @@ import pytest
 from filelock import FileLock
 
 from engine import paths
+from engine.budget import Budget
+from engine.models.config import ModelConfig
 from engine.probes.memory_wall import sweep
 from engine.probes.memory_wall.plan import Plan
 from engine.probes.memory_wall.process import Guard, Worker, loading, machine_free_bytes
 from engine.probes.memory_wall.setting import GB, Setting
 from engine.probes.memory_wall.verdict import end_of, is_out_of_memory
+from engine.runs.spec import RunSpec
+from engine.runs.store import open_store
 from engine.runs.supervise import kernel_kills, machine_bytes
 
 STAND_IN = (sys.executable, str(paths.ROOT / "tests" / "wall_workers.py"))
@@ -280,6 +284,25 @@ def test_who_waits_can_cancel(home):
     with FileLock(paths.DATA / "device.lock"):
         rows = measure(Plan(tokens=(64,)), "done", stop=lambda: True)
         assert [row.state for row in rows] == ["waiting", "cancelled"]
+
+
+def test_trainings_beside_are_counted_with_each_row(home):
+    spec = RunSpec(
+        experiment="averages",
+        variant="no-context",
+        budget_name="quick",
+        config=ModelConfig(),
+        budget=Budget(steps=1),
+        corpus="python-reference",
+        corpus_sha256="0" * 64,
+        seed=0,
+    )
+    store = open_store()
+    store.submit([spec], user="local")
+    for before, after, beside in (("queued", "running", 1), ("running", "done", 0)):
+        assert store.advance(1, before, after)
+        rows = list(measure(Plan(tokens=(64,), implementations=("fused",)), "done"))
+        assert (rows[-1].state, rows[-1].runs_beside) == ("done", beside)
 
 
 def test_bytes_that_cannot_be_predicted_end_it(home):

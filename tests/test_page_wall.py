@@ -262,6 +262,8 @@ def test_a_failed_row_is_no_wall(sweep):
     assert cells(page, "tokens")[0]["ms"] == ":red[failed]"
     assert "fused, 128 tokens: :red[failed:] ValueError: *no* such $kernel$." in said(page)
     assert charts(page)[0]["walls"][0]["n"] is None
+    shared = ":orange[Times are of a shared device: up to 2 trainings ran beside. Bytes are what they are.]"
+    assert shared in said(page)
 
 
 def test_waiting_is_told(sweep):

@@ -1,8 +1,8 @@
 """Stand-ins for a sweep of the memory wall, without torch: ``wall_sweeps.py MODE --json PLAN --stop FILE``.
 
 done measures all of it at once, with explicit out of memory where it does not fit the budget. slow measures
-one row, and hangs in the next until the stop file is there. waiting says so, and hangs. bug fails a row.
-broken says a word and ends. gone ends without one.
+one row, and hangs in the next until the stop file is there. waiting says so, and hangs. bug fails a row, and
+has two trainings beside. broken says a word and ends. gone ends without one.
 """
 
 import json
@@ -39,7 +39,8 @@ def measure(mode, plan, tasks, stop):
             hang(n, name, stop)
             return
         if mode == "bug" and name == "fused":
-            say(n, name, "failed", predicted_bytes=peak, reason="ValueError: *no* such $kernel$.")
+            why = "ValueError: *no* such $kernel$."
+            say(n, name, "failed", predicted_bytes=peak, runs_beside=2, reason=why)
         elif plan["budget_bytes"] and peak > plan["budget_bytes"]:
             beyond.add(name)
             say(n, name, "out of memory", predicted_bytes=peak, needed_bytes=peak, reason="It needs more.")

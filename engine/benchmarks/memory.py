@@ -15,7 +15,7 @@ from typing import Any
 from engine import device
 from engine.benchmarks import count, table
 from engine.probes.memory_wall import ask, sweep
-from engine.probes.memory_wall.plan import Plan, Row, doubling, ratios, slopes
+from engine.probes.memory_wall.plan import Plan, Row, doubling, ratios, shared_words, slopes
 from engine.probes.memory_wall.setting import (
     CARDS_GB,
     CHAPTER,
@@ -159,6 +159,7 @@ def text(document: dict[str, Any]) -> str:
         *(_slope_line(name, found) for name, found in document["slopes"].items()),
         "the longest n that fits, as predicted:",
         *_longest_table(document["longest"]),
+        *([shared_words(beside)] if (beside := max(row["runs_beside"] for row in shown)) else []),
         *(f"holds: {check['claim']}" for check in document.get("checks", ()) if check["holds"]),
         "MB and GB are 2^20 and 2^30 bytes. Bytes hold on any machine; of times only ratios do.",
     ]

@@ -49,7 +49,8 @@ class LocalEngine:
         self._first_seen: dict[tuple[int, int], float] = {}
 
     def capacity(self) -> int:
-        return self._slots
+        """As given; none while a measurement has the device for itself."""
+        return 0 if _locked(device_lock_path()) else self._slots
 
     def launch(self, run: Run, directory: Path, slot: int) -> None:  # noqa: ARG002 - slots are alike here
         command = [sys.executable, "-m", "engine.runs.supervise", str(directory), str(run.attempt)]
@@ -86,6 +87,14 @@ class LocalEngine:
         return _locked(directory / "alive.lock")
 
 
+def device_lock_path() -> Path:
+    """The lock of whoever measures this machine's memory or time: one at a time, and no run starts beside.
+
+    (Runs that are under way go on: they may last for hours.)
+    """
+    return paths.DATA / "device.lock"
+
+
 def default_slots() -> int:
     """Runs at once on this machine: one a core, four at most; ``ATTENTION_LAB_SLOTS`` decides otherwise.
 
@@ -105,6 +114,8 @@ def usable_cores() -> int:
 
 
 def _locked(path: Path) -> bool:
+    if not path.exists():
+        return False
     try:
         with FileLock(path, timeout=0):
             return False

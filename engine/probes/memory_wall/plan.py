@@ -70,7 +70,8 @@ class Row:
     peak_bytes: measured; predicted_bytes: by fake tensors, whether it fitted or not; closed_form_bytes: of
     explicit forward only. On CUDA all three include cuBLAS's workspace. needed_bytes: alive at the allocation
     that was refused. resident_bytes: growth of the worker's largest resident memory. step_ms: median of
-    repeats; spread_ms: their interquartile range; backend: the kernel that fused ran.
+    repeats; spread_ms: their interquartile range; backend: the kernel that fused ran. runs_beside: trainings
+    that were under way on this machine, which makes its times those of a shared device.
     """
 
     n: int
@@ -85,11 +86,18 @@ class Row:
     spread_ms: float | None = None
     repeats: int | None = None
     backend: str | None = None
+    runs_beside: int = 0
     reason: str | None = None
 
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+
+def shared_words(runs_beside: int) -> str:
+    """What trainings beside a measurement do to it, in a sentence."""
+    runs = "a training" if runs_beside == 1 else f"up to {runs_beside} trainings"
+    return f"Times are of a shared device: {runs} ran beside. Bytes are what they are."
 
 
 def doubling(to: int, start: int = FIRST_TOKENS) -> tuple[int, ...]:

@@ -7,9 +7,9 @@ along; it ends when its stdin closes, and with ``--stop FILE`` also once that fi
 import argparse
 import json
 import os
+import sqlite3
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -24,7 +24,8 @@ from engine.probes.memory_wall.ask import Task, predict_command
 from engine.probes.memory_wall.plan import Plan, Row
 from engine.probes.memory_wall.process import POLL_SECONDS, Guard, Stop, Worker, loading
 from engine.probes.memory_wall.setting import WORKSPACE_BYTES, Setting, closed_form
-from engine.runs.local import usable_cores
+from engine.runs.local import device_lock_path, usable_cores
+from engine.runs.store import ACTIVE, open_store
 
 MODULE = "engine.probes.memory_wall"
 LOADED_AT_ONCE = 4  # workers that load together, as far as there are cores, before any of them measures
@@ -62,7 +63,8 @@ def measure(
         return
     first = Row(n=tasks[0][0], implementation=tasks[0][1], state="waiting")
     paths.DATA.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(paths.DATA / "device.lock", timeout=0, thread_local=False)
+    # It waits a moment: a dispatcher that looks whether someone has the device takes it for as long.
+    lock = FileLock(device_lock_path(), timeout=POLL_SECONDS, thread_local=False)
     try:
         if not _taken(lock):
             yield replace(first, reason="Another measurement has the device.")
@@ -70,11 +72,17 @@ def measure(
                 if stop():
                     yield replace(first, state="cancelled", reason=CANCELLED)
                     return
-                time.sleep(POLL_SECONDS)
         with TemporaryDirectory(prefix="memory-wall-") as folder:
             yield from _Sweep(plan, stop, guard or _guard(plan), worker, predictor, Path(folder)).rows(tasks)
     finally:
         lock.release()
+
+
+def runs_under_way() -> int:
+    """Trainings that have a place on this machine, or are about to."""
+    with suppress(sqlite3.Error, OSError):
+        return len(open_store().runs(states=ACTIVE))
+    return 0
 
 
 def _taken(lock: FileLock) -> bool:
@@ -169,6 +177,7 @@ class _Sweep:
             allowed, whose = self._allowed()
             sure = allowed is not None and self._predicted[task] < SURE_SHARE * allowed
             limits = {"allowed_bytes": allowed, "beforehand": not sure}
+            beside = runs_under_way()  # none starts while the device is taken, so there are no more later
             end = worker.work(limits, self._stop, self._guard)
         finally:
             worker.end()
@@ -178,7 +187,7 @@ class _Sweep:
             reason = f"{needed:,} bytes of tensors at once; {allowed:,} are what {whose}."
         found: dict[str, Any] = {**(worker.said("bytes") or {}), **(worker.said("time") or {})}
         found.pop("event", None)
-        return replace(row, state=end.state, reason=reason, needed_bytes=needed, **found)
+        return replace(row, state=end.state, reason=reason, needed_bytes=needed, runs_beside=beside, **found)
 
     def _allowed(self) -> tuple[int | None, str]:
         """Bytes that a worker may take, None where the device itself says; and whose limit it is."""
