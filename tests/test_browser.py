@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
@@ -148,6 +148,41 @@ def test_the_panels_of_the_sweep_grow_while_heads_train(lab):
         page.get_by_role("button", name="Cancel").first.click()
         until(lambda: {run.state for run in store.runs()} <= {"cancelled", "done"}, 15, lambda: store.runs())
         assert curve_points(page) >= before, "what was measured stays"
+        assert page.errors == []
+
+
+def wall_processes(lab):
+    """The sweep that the server started, and its workers."""
+    found = []
+    for child in psutil.Process(lab.process.pid).children(recursive=True):
+        with suppress(psutil.Error):  # one that ended since, or waits to be reaped
+            if any("memory_wall" in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+def test_the_wall_streams_rows_and_is_cancelled_at_once(lab):
+    with browser() as opened:
+        page = new_page(opened, lab.port, "wall?to=4096&ways=explicit,fused")
+        page.get_by_role("button", name="Measure", exact=True).click()
+        expect(page.get_by_text(re.compile(r"^Running: (explicit|fused), 512 tokens"))).to_be_visible(
+            timeout=90 * SECOND
+        )
+        expect(page.get_by_test_id("stTable").first).to_contain_text("11.1")  # the peak at 256, in MB
+        marks = page.locator("[data-testid=stVegaLiteChart] svg g.mark-symbol path")
+        assert marks.count() >= 4, "rows are drawn as they come"
+        began = time.monotonic()
+        page.get_by_role("button", name="Cancel").click()
+        until(lambda: not wall_processes(lab), 10, lambda: wall_processes(lab))
+        assert time.monotonic() - began < 2  # the click's way to the server is in it
+        expect(page.get_by_text(re.compile(r"^Cancelled after \d+ rows"))).to_be_visible(timeout=10 * SECOND)
+        page.reload()
+        expect(page.get_by_text(re.compile(r"^Cancelled after \d+ rows"))).to_be_visible(timeout=20 * SECOND)
+
+        page.goto(f"http://localhost:{lab.port}/wall?to=256&ways=explicit,fused")
+        page.get_by_role("button", name="Measure", exact=True).click()
+        expect(page.get_by_text(re.compile("4 rows in"))).to_be_visible(timeout=90 * SECOND)
+        assert page.foreign == []
         assert page.errors == []
 
 
