@@ -1,4 +1,4 @@
-"""Settings, tables and sentences of the page of the n x n wall."""
+"""Settings and sentences of the page of the n x n wall."""
 
 import ast
 import math
@@ -8,29 +8,25 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from engine import device, paths
-from engine.probes.memory_wall.plan import Plan, Row, doubling, shared_words, slope, slopes
+from engine.probes.memory_wall.plan import Plan, Row, doubling, shared_words
 from engine.probes.memory_wall.setting import (
     CARDS_GB,
-    CHAPTER,
-    CHAPTER_EXPONENTS,
     DTYPE_BYTES,
     FIRST_TOKENS,
     GB,
     IMPLEMENTATIONS,
     MB,
     WORKSPACE_BYTES,
-    ChapterRow,
     Setting,
     check_implementation,
     closed_form,
 )
-from lab import table
 from lab.controls import NBSP, Settings, about, count, duration, one_of, plain, quantity, whole
 from lab.frame import dot
 from lab.wall_rows import Measurement
 
 if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
+    pass
 
 LONGEST = 131_072
 TOKENS = (1024, 4096, 16_384)
@@ -48,8 +44,6 @@ TIME_GUESSES = {"2": "twice as much", "4": "four times", "8": "eight times"}
 NAMES = (
     "first", "time", "budget", "heads", "width", "dtype", "mask", "pass", "ways", "to", "of"
 )  # fmt: skip
-ROW_COLUMNS = ("tokens", "ms", "ms ×", "projections", "matrix MB", "peak MB", "MB ×", "predicted")
-CHAPTER_COLUMNS = ("chapter", "ms ×", "peak MB", "MB ×", "yours")
 NOTHING = ":gray[–]"
 
 
@@ -199,70 +193,6 @@ def whole_mb(size: float) -> str:
     return f"{size / MB:,.0f}"
 
 
-# The tables.
-
-
-def rows_table(choice: Choice, found: Measurement, name: str) -> "Styler":
-    """One implementation, a line an n, with the chapter's columns and what was predicted."""
-    rows = {row.n: row for row in found.rows if row.implementation == name}
-    control = {row.n: row for row in found.rows if row.implementation == "projections"}
-    tokens = choice.plan.tokens if choice.plan else doubling(TOKENS[1])
-    numbers, shown = [], []
-    before: Row | None = None
-    for n in tokens:
-        row = rows.get(n)
-        aside = control[n].step_ms if n in control else None
-        matrix = matrix_bytes(n, choice.layer) / MB
-        time, size = _to_before(row, before)
-        ms = row.step_ms if row else None
-        peak = row.peak_bytes / MB if row and row.peak_bytes else None
-        predicted = row.predicted_bytes / MB if row and row.predicted_bytes else None
-        numbers.append((ms, time, aside, matrix, peak, size, predicted))
-        shown.append(
-            (
-                f"{n:,}",
-                _ms(row),
-                ratio(time),
-                NOTHING if aside is None else milliseconds(aside),
-                f":gray[{quantity(matrix)}]" if name != "explicit" else quantity(matrix),
-                _peak(row),
-                ratio(size),
-                NOTHING if predicted is None else quantity(predicted, 1),
-            )
-        )
-        if row and row.ended:
-            before = row
-    return table.cells(ROW_COLUMNS, numbers, shown)
-
-
-def _to_before(row: Row | None, before: Row | None) -> tuple[float | None, float | None]:
-    if row is None or before is None:
-        return None, None
-    time = row.step_ms / before.step_ms if row.step_ms and before.step_ms else None
-    size = row.peak_bytes / before.peak_bytes if row.peak_bytes and before.peak_bytes else None
-    return time, size
-
-
-def _ms(row: Row | None) -> str:
-    if row is None:
-        return NOTHING
-    if row.state == "out of memory":
-        return f":red[out{NBSP}of{NBSP}memory]"
-    if row.state == "failed":
-        return ":red[failed]"
-    if row.state == "cancelled":
-        return ":gray[cancelled]"
-    if row.state == "running":
-        return ":primary[running]"
-    return NOTHING if row.step_ms is None else f"**{milliseconds(row.step_ms)}**"
-
-
-def _peak(row: Row | None) -> str:
-    if row is None or row.peak_bytes is None:
-        return NOTHING
-    return f"**{quantity(row.peak_bytes / MB, 1)}**"
-
-
 def ratio(value: float | None) -> str:
     """ "3.72", or a dash."""
     return NOTHING if value is None else quantity(value, 2)
@@ -278,80 +208,9 @@ def matrix_bytes(n: int, setting: Setting) -> int:
     return DTYPE_BYTES[setting.dtype] * setting.batch * setting.n_head * n * n
 
 
-def chapter_table(choice: Choice, found: Measurement) -> "Styler":
-    """What the chapter prints, and beside it the reader's peak of the same layer, with the workspace."""
-    yours = {row.n: row for row in found.rows if row.implementation == "explicit"}
-    numbers, shown = [], []
-    before: ChapterRow | None = None
-    for printed in CHAPTER:
-        time = size = None
-        if before and printed.step_ms and before.step_ms and printed.peak_mb and before.peak_mb:
-            time, size = printed.step_ms / before.step_ms, printed.peak_mb / before.peak_mb
-        mine, cell = _beside(choice, yours.get(printed.n), printed)
-        numbers.append((time, printed.peak_mb, size, mine))
-        out = printed.peak_mb is None
-        shown.append(
-            (
-                f"{printed.n:,}",
-                ratio(time),
-                f"out{NBSP}of{NBSP}memory" if out else quantity(printed.peak_mb, 1),
-                ratio(size),
-                cell,
-            )
-        )
-        before = printed
-    return table.cells(CHAPTER_COLUMNS, numbers, shown)
-
-
-def _beside(choice: Choice, row: Row | None, printed: ChapterRow) -> tuple[float | None, str]:
-    """The reader's peak in MB as the chapter's card would show it, and how it is written."""
-    if row is None or choice.plan is None or not choice.is_the_chapters:
-        return None, NOTHING
-    if row.state == "out of memory":
-        if printed.peak_mb is None and choice.plan.budget_bytes == 8 * GB:
-            return None, f":green[same{NBSP}n]"
-        return None, f":gray[out{NBSP}of{NBSP}memory]"
-    if row.peak_bytes is None:
-        return None, NOTHING
-    mine = with_workspace(row.peak_bytes, choice.plan) / MB
-    if printed.peak_mb is None:
-        return mine, f":gray[{quantity(mine, 1)}]"
-    same = abs(mine - printed.peak_mb) < 0.051
-    text = quantity(mine, 1)
-    return mine, f":green[{text}]" if same else f":red[{text}{NBSP}outside]"
-
-
 def with_workspace(size: int, plan: Plan) -> int:
     """Peak bytes as cuBLAS's workspace on the chapter's card would make them."""
     return size + WORKSPACE_BYTES - plan.workspace_bytes
-
-
-def chapter_remark(choice: Choice) -> str:
-    """Below the chapter's table: what can be compared."""
-    said = "An 8 GB laptop GPU. Compare ratios and bytes; its milliseconds are another machine’s."
-    if not choice.is_the_chapters:
-        return f"{said} Its layer: width 512, 8 heads, float32, causal, forward. Yours is another."
-    return (
-        f"{said} Yours: explicit’s peak with the workspace of that card’s cuBLAS, 8.125{NBSP}MB; green where "
-        f"it is the chapter’s to the digit."
-    )
-
-
-def rows_remark(choice: Choice, found: Measurement) -> str:
-    """Below the reader's rows: where, how, and what is not said by a number alone."""
-    said = [
-        f"One layer, {layer_words(choice.layer)}. ms: median of repeats after a warm-up. Predicted: the same "
-        f"code on tensors without data. MB are 2²⁰ bytes.",
-    ]
-    if kernel := next((row.backend for row in found.rows if row.backend), None):
-        said.append(f"Fused ran the kernel {plain(kernel)}.")
-    if choice.plan and choice.plan.device == "cpu":
-        said.append(
-            f"Measured on {plain(device.cpu_title())}, where time also goes into fetching fresh memory."
-        )
-        if choice.plan.budget_bytes:
-            said.append(f"Of the budget 8.125{NBSP}MB are set aside for cuBLAS, as on a card.")
-    return " ".join(said)
 
 
 def layer_words(setting: Setting) -> str:
@@ -360,38 +219,6 @@ def layer_words(setting: Setting) -> str:
     mask = "causal" if setting.causal else "without a mask"
     heads = f"{setting.n_head} head{'' if setting.n_head == 1 else 's'}"
     return f"width {setting.d_model:,}, {heads}, {setting.dtype}, {mask}, {way}"
-
-
-def exponents_table(choice: Choice, found: Measurement) -> "Styler":
-    """Fitted slopes of the last four rows; the chapter's beside explicit's."""
-    fitted = slopes(found.ended)
-    names = choice.plan.implementations if choice.plan else IMPLEMENTATIONS
-    numbers, shown = [], []
-    for name in names:
-        mine = fitted.get(name, {})
-        time, size = mine.get("time"), mine.get("bytes")
-        loaded = _loaded_slope(choice, found, name)
-        numbers.append((time, size, loaded))
-        shown.append((f"{dot(name)}{NBSP}{name}", *(ratio(value) for value in (time, size, loaded))))
-    numbers.append((CHAPTER_EXPONENTS["time"], None, CHAPTER_EXPONENTS["bytes"]))
-    chapter = (ratio(CHAPTER_EXPONENTS["time"]), NOTHING, ratio(CHAPTER_EXPONENTS["bytes"]))
-    shown.append(("chapter, explicit", *chapter))
-    return table.cells(("exponent of n", "time", "memory", "with workspace"), numbers, shown)
-
-
-def _loaded_slope(choice: Choice, found: Measurement, name: str) -> float | None:
-    plan = choice.plan
-    if plan is None or not choice.is_the_chapters or name != "explicit":
-        return None
-    done = [row for row in found.ended if row.implementation == name and row.peak_bytes]
-    points = [(row.n, with_workspace(row.peak_bytes or 0, plan)) for row in sorted(done, key=lambda r: r.n)]
-    return slope(points[-4:])
-
-
-EXPONENTS_REMARK = (
-    "The slope of the last four rows, log against log; the chapter’s are of 1,024 to 8,192. The workspace of "
-    "cuBLAS does not grow, so it flattens the slope: memory is n^1.91 without it and n^1.87 with it."
-)
 
 
 # What to notice.

@@ -18,6 +18,7 @@ from lab import (
     wall_find,
     wall_parts,
     wall_rows,
+    wall_tables,
 )
 from lab.chapter import section
 from lab.controls import Settings, one_of, plain, user, whole
@@ -170,17 +171,17 @@ def tables(choice: Choice, found: Measurement) -> None:
     name = st.session_state[key]
     with st.container(horizontal=True, gap="small", key="wall-rows"):
         with st.container(width=ROWS_WIDTH):
-            st.table(wall_parts.rows_table(choice, found, name), border="horizontal", hide_index=True)
+            st.table(wall_tables.rows_table(choice, found, name), border="horizontal", hide_index=True)
             for line in wall_parts.row_notes(found, choice.plan) if choice.plan else ():
                 st.markdown(line)
-            st.caption(wall_parts.rows_remark(choice, found))
+            st.caption(wall_tables.rows_remark(choice, found))
         with st.container(width=CHAPTER_WIDTH):
-            st.table(wall_parts.chapter_table(choice, found), border="horizontal", hide_index=True)
-            st.caption(wall_parts.chapter_remark(choice))
+            st.table(wall_tables.chapter_table(choice, found), border="horizontal", hide_index=True)
+            st.caption(wall_tables.chapter_remark(choice))
     with st.container(horizontal=True, gap="medium", key="wall-words"):
         with st.container(width=instruments.HALF):
-            st.table(wall_parts.exponents_table(choice, found), border="horizontal", hide_index=True)
-            st.caption(wall_parts.EXPONENTS_REMARK)
+            st.table(wall_tables.exponents_table(choice, found), border="horizontal", hide_index=True)
+            st.caption(wall_tables.exponents_remark())
         with st.container(width=instruments.HALF):
             st.subheader("What to notice", anchor=False)
             guessed = (st.session_state[settings.key(guess)] for guess in ("first", "time"))

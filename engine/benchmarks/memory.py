@@ -12,10 +12,10 @@ from dataclasses import asdict
 from datetime import date
 from typing import Any
 
-from engine import device
+from engine import device, paths
 from engine.benchmarks import count, table
 from engine.probes.memory_wall import ask, sweep
-from engine.probes.memory_wall.plan import Plan, Row, doubling, ratios, shared_words, slopes
+from engine.probes.memory_wall.plan import Plan, Row, doubling, ratios, shared_words, slope, slopes
 from engine.probes.memory_wall.setting import (
     CARDS_GB,
     CHAPTER,
@@ -27,6 +27,7 @@ from engine.probes.memory_wall.setting import (
     Setting,
     check_implementation,
 )
+from engine.runs import files
 from engine.runs.local import usable_cores
 
 QUICK_TOKENS = 4096
@@ -108,6 +109,22 @@ def bench(
         "slopes": slopes(rows),
         "longest": longest,
     }
+
+
+def shipped() -> dict[str, Any] | None:
+    """What the shipped code measured of the chapter's layer at 8 GB: such a document. None: nothing yet."""
+    return files.read_json(paths.REFERENCE / "bench-memory.json")
+
+
+def explicit_exponents(document: dict[str, Any]) -> tuple[float | None, float | None, float | None]:
+    """Slopes of explicit's last four rows: time, bytes, bytes with the workspace of the chapter's card."""
+    rows = [r for r in document["rows"] if r["implementation"] == "explicit" and r["state"] == "done"][-4:]
+    loaded = WORKSPACE_BYTES - document["workspace_bytes"]
+    return (
+        slope([(row["n"], row["step_ms"]) for row in rows]),
+        slope([(row["n"], row["peak_bytes"]) for row in rows]),
+        slope([(row["n"], row["peak_bytes"] + loaded) for row in rows]),
+    )
 
 
 def failures(document: dict[str, Any]) -> list[str]:
