@@ -7,8 +7,10 @@ BIN := .venv/bin
 lab: .venv/runtime
 	$(BIN)/python -m lab
 
+# Side by side what can be, one thread each; then, one after another, what takes times.
 test: .venv/dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not full and not alone" -n logical --maxprocesses 4
+	$(BIN)/python -m pytest -m "not full and alone"
 
 test-full: .venv/dev
 	$(BIN)/python -m pytest -m "full or not full" --timeout 3600

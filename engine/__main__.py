@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a run failed (the reason on stderr), 2 wrong arguments (on
 
 import argparse
 import json
+import os
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -27,9 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         code: int = options.command(options)
+        sys.stdout.flush()
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    except BrokenPipeError:  # as of ``| head``, which has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush complains
+        return 1
     except (OSError, sqlite3.OperationalError) as error:
         print(f"the data folder {paths.HOME} cannot be used: {error}", file=sys.stderr)
         return 1

@@ -60,7 +60,7 @@ def show_text(shown: dict[str, Any]) -> str:
         said = "-" if chapter is None else f"{chapter}"
         if isinstance(chapter, list):
             said = f"about {sum(chapter) / 2:.3g}"
-        measured = "-" if shipped is None else _mean_and_spread(shipped, decimals)
+        measured = "-" if shipped is None else _mean_and_spread(shipped, _places(chapter, decimals))
         lines.append(f"{row['variant']:24}{row['metric']:24}{said:>16}{measured:>22}")
     return "\n".join(lines)
 
@@ -75,12 +75,12 @@ def show_markdown(shown: dict[str, Any]) -> str:
     where = "not measured yet"
     for row in shown["rows"]:
         chapter, shipped = row["chapter"], row["reference"]
-        inferred = isinstance(chapter, list)
+        inferred, places = isinstance(chapter, list), _places(chapter, decimals)
         value = sum(chapter) / 2 if inferred else chapter
-        said = "–" if value is None else f"*≈ {value:.3g}*" if inferred else _number(value, decimals)
+        said = "–" if value is None else f"*≈ {value:.3g}*" if inferred else _number(value, places)
         measured = difference = "–"
         if shipped is not None:
-            measured = _mean_and_spread(shipped, decimals)
+            measured = _mean_and_spread(shipped, places)
             if value is not None and shipped["mean"] is not None:
                 off = shipped["mean"] - value
                 said_off = f"{off:+.1f}" if row["metric"] == GAP else f"{off / value * 100:+.1f} %"
@@ -112,10 +112,15 @@ def _decimals(known_id: str) -> int:
     return 3 if known_id in MEASUREMENTS else 2
 
 
+def _places(chapter: Any, decimals: int) -> int:
+    """At least as many decimals as the chapter prints of a figure: 0.0498 has four."""
+    return max(decimals, len(str(chapter).partition(".")[2])) if isinstance(chapter, float) else decimals
+
+
 def _number(value: float, decimals: int, beside: float | None = None) -> str:
     """A figure, written as the one beside it; below one with three decimals, or as a power of ten."""
     size = abs(value if beside is None else beside)
-    return f"{value:.2e}" if 0 < size < 0.001 else f"{value:.{decimals if size >= 1 else 3}f}"
+    return f"{value:.2e}" if 0 < size < 0.001 else f"{value:.{decimals if size >= 1 else max(decimals, 3)}f}"
 
 
 def run(

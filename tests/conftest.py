@@ -18,6 +18,24 @@ settings.register_profile(
 settings.load_profile("lab")
 
 
+# Modules whose tests take times or start many processes: they are not run beside others.
+ALONE = {
+    "test_benchmarks",
+    "test_browser",
+    "test_chaos",
+    "test_faults",
+    "test_lab_process",
+    "test_memory_wall_processes",
+    "test_sandbox",
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem in ALONE:
+            item.add_marker("alone")
+
+
 @pytest.fixture
 def one_thread():
     """torch on one thread: the same bits on every machine, and no fight for the cores."""

@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 import threading
 import time
 from contextlib import redirect_stderr, redirect_stdout
@@ -556,3 +558,15 @@ def test_reproduce_writes_the_reference_that_show_prints(story):
         assert row["reference"]["sd"] is None
         assert row["reference"]["seeds"] == [SEED]
         assert row["reference"]["device"] == told["device"].title
+
+
+def test_who_has_read_enough_is_no_error(home):
+    listing = subprocess.Popen(
+        [sys.executable, "-m", "engine", "show", "parity"],
+        cwd=paths.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    listing.stdout.close()
+    assert listing.communicate()[1] == ""
