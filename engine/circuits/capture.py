@@ -1,0 +1,217 @@
+"""A model run again in the open: every value on the way is returned, and nothing is left on the model.
+
+It computes what ``Transformer.forward`` computes in eval mode, sublayer by sublayer, head by head. It sets no
+hook and no mode: dropout is all that modes differ in, and it is not computed here.
+Shapes: B batch, T query position, S key position (S = T), D d_model, H heads, K d_head, V vocabulary, L
+blocks.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from engine.circuits.interventions import Intervention, Shape
+from engine.models.block import Add, PostNorm, PreNorm, Replace
+from engine.models.config import WITHOUT_HEADS
+from engine.models.mixers import CausalSelfAttention, future
+from engine.models.transformer import Transformer
+
+TOKENS_A_BATCH = 8192  # a batch's values then take some 100 MB at d_model 128
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRun:
+    """One block on the way, with the changes of the interventions.
+
+    before: the residual stream that comes in. read: what the mixer reads, in pre-norm its norm.
+    scores: as the model scales them, before mask and cuts; of a mixer without scores the logarithm of its
+        weights, whose softmax they are. weights: each row sums to 1.
+    heads: what each head adds; with W_O's bias they sum to the sublayer's output. A mixer without heads
+        counts as one.
+    output_bias: W_O's bias, zeros where there is none.
+    attended: the stream behind the attention sublayer. feed_forward: its output, None where there is none.
+    after: the stream behind the block.
+    shape: (B, T, D), but scores and weights (B, H, T, S), heads (B, H, T, D), output_bias (D,)
+    """
+
+    before: Tensor
+    read: Tensor
+    scores: Tensor
+    weights: Tensor
+    heads: Tensor
+    output_bias: Tensor
+    attended: Tensor
+    feed_forward: Tensor | None
+    after: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """One run: the embedding with its positions, every block, the last residual stream, the logits.
+
+    shape: ids (B, T); embedding, residual (B, T, D); logits (B, T, V)
+    """
+
+    ids: Tensor
+    embedding: Tensor
+    blocks: tuple[BlockRun, ...]
+    residual: Tensor
+    logits: Tensor
+
+    @property
+    def stream(self) -> tuple[Tensor, ...]:
+        """The residual stream at every boundary, in the order of ``boundaries``. shape: (B, T, D) each"""
+        found = [self.embedding]
+        for block in self.blocks:
+            found.append(block.attended)
+            if block.feed_forward is not None:
+                found.append(block.after)
+        return tuple(found)
+
+
+def boundaries(model: Transformer) -> tuple[str, ...]:
+    """What the residual stream lies behind, for people: blocks are counted from 1."""
+    parts = ("attention", "feed-forward") if model.config.d_ff else ("attention",)
+    blocks = range(1, model.config.n_layer + 1)
+    return ("embedding", *(f"block {block} {part}" for block in blocks for part in parts))
+
+
+@torch.no_grad()
+def run(model: Transformer, ids: Tensor, interventions: Sequence[Intervention] = ()) -> Captured:
+    """Everything that the model computes on these tokens; interventions act in the order given.
+
+    shape: (B, T) token ids
+    Raises ValueError: when the mixer is "none", the ids are no tokens of the model, or an intervention names
+        what is not there or leaves a query without any key.
+    """
+    shape = shape_of(model, ids)
+    for intervention in interventions:
+        intervention.check(shape)
+    boundary = 0
+
+    def passed(x: Tensor) -> Tensor:
+        nonlocal boundary
+        for intervention in interventions:
+            x = intervention.on_residual(boundary, x)
+        boundary += 1
+        return x
+
+    embedding = x = passed(model.positions.embed(model.token_embedding(ids)))
+    blocks = []
+    for number, (attention, *more) in enumerate(connections(model)):
+        before, read = x, _read(attention, x)
+        scores, weights, heads, bias = _attend(attention.sublayer, read, number, interventions)
+        x = attended = passed(_joined(attention, x, heads.sum(dim=1) + bias))
+        output = None
+        for connection in more:
+            output = connection.sublayer(_read(connection, x))
+            for intervention in interventions:
+                output = intervention.on_feed_forward(number, output)
+            x = passed(_joined(connection, x, output))
+        blocks.append(BlockRun(before, read, scores, weights, heads, bias, attended, output, x))
+    logits = model.unembedding(model.final_norm(x))
+    return Captured(ids, embedding, tuple(blocks), x, logits)
+
+
+def head_means(model: Transformer, ids: Tensor) -> Tensor:
+    """What each head adds at each position, mean over these reference sentences.
+
+    shape: (B, T) token ids -> (L, H, T, D)
+    """
+    total: Tensor | int = 0
+    for part in batches(ids):
+        total = total + torch.stack([block.heads.sum(dim=0) for block in run(model, part).blocks])
+    assert isinstance(total, Tensor)  # there is at least one batch: run refuses ids without rows
+    return total / len(ids)
+
+
+def batches(ids: Tensor) -> tuple[Tensor, ...]:
+    """Rows in portions that fit into memory. shape: (B, T) -> (b, T) each"""
+    parts: tuple[Tensor, ...] = ids.split(max(1, TOKENS_A_BATCH // max(1, ids.shape[-1])))
+    return parts
+
+
+def connections(model: Transformer) -> list[list[Replace]]:
+    """Each block's connections: the mixer's, and the feed-forward's where there is one."""
+    return [[part for part in block.modules() if isinstance(part, Replace)] for block in model.blocks]
+
+
+def shape_of(model: Transformer, ids: Tensor) -> Shape:
+    """The sizes of a run.
+
+    Raises ValueError: when the model mixes nothing, or the ids are no tokens of it.
+    """
+    config = model.config
+    if config.mixer == "none":
+        raise ValueError("the model's mixer is 'none': no position sees another; allowed: any other mixer.")
+    if ids.ndim != 2 or not ids.numel():
+        raise ValueError(
+            f"ids have shape {tuple(ids.shape)}; allowed: (sentences, tokens), at least one each."
+        )
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= config.vocab_size:
+        raise ValueError(f"token ids run from {low} to {high}; allowed: 0 to {config.vocab_size - 1}.")
+    return Shape(
+        batch=ids.shape[0],
+        length=ids.shape[1],
+        blocks=config.n_layer,
+        heads=1 if config.mixer in WITHOUT_HEADS else config.n_head,
+        boundaries=len(boundaries(model)),
+        width=config.d_model,
+        feed_forward=config.d_ff > 0,
+        causal=config.mixer != "unmasked",
+    )
+
+
+def _read(connection: Replace, x: Tensor) -> Tensor:
+    """What the sublayer of a connection reads. shape: (B, T, D) -> (B, T, D)"""
+    y: Tensor = connection.norm(x) if isinstance(connection, PreNorm) else x
+    return y
+
+
+def _joined(connection: Replace, x: Tensor, y: Tensor) -> Tensor:
+    """The stream behind a connection, of the one before it and its sublayer's output y; see ``block.py``."""
+    match connection:
+        case Add() | PreNorm():
+            return x + y
+        case PostNorm():
+            return connection.norm(x + y)  # type: ignore[no-any-return]
+        case _:
+            return y
+
+
+def _attend(
+    mixer: nn.Module, x: Tensor, block: int, interventions: Sequence[Intervention]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Scores, weights, what each head adds, and W_O's bias."""
+    scores, values, output, bias = _parts(mixer, x)
+    seen = scores.masked_fill(future(scores), -math.inf) if getattr(mixer, "causal", True) else scores
+    for intervention in interventions:
+        seen = intervention.on_scores(block, seen)
+    if (empty := seen.isneginf().all(dim=-1)).any():
+        _, head, query = empty.nonzero()[0].tolist()
+        raise ValueError(
+            f"position {query} would see no key in head {head} of block {block} (counted from 0); "
+            f"leave it at least one edge."
+        )
+    weights = seen.softmax(dim=-1)
+    heads = torch.einsum("bhtk,dhk->bhtd", weights @ values, output)
+    for intervention in interventions:
+        heads = intervention.on_heads(block, heads)
+    return scores, weights, heads, bias
+
+
+def _parts(mixer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Scores (B, H, T, S), values (B, H, S, K), W_O by head (D, H, K) and its bias (D,)."""
+    width = x.shape[-1]
+    nothing, unit = x.new_zeros(width), torch.eye(width, dtype=x.dtype, device=x.device)
+    if not isinstance(mixer, CausalSelfAttention):  # an average of the vectors themselves
+        scores = mixer.attention_weights(x).log()  # type: ignore[operator]
+        return scores.expand(len(x), -1, -1, -1), x[:, None], unit[:, None], nothing
+    size = mixer.n_head, mixer.d_head
+    values = mixer.W_V(x).unflatten(-1, size).transpose(1, 2)
+    output, bias = (mixer.W_O.weight, mixer.W_O.bias) if isinstance(mixer.W_O, nn.Linear) else (unit, None)
+    return mixer.scores(x), values, output.unflatten(-1, size), nothing if bias is None else bias

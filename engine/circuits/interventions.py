@@ -1,0 +1,238 @@
+"""What may be changed in a run, as values: heads ablated, edges cut, activations of another run put in.
+
+Shapes: B batch, T query position, S key position (S = T), D d_model, H heads, L blocks.
+Blocks, heads, positions and boundaries are counted from 0. Boundary 0 of the residual stream lies behind the
+embedding, and one more behind every sublayer.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+
+class Head(NamedTuple):
+    """Which head of which block."""
+
+    block: int
+    head: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of one run, against which interventions are checked."""
+
+    batch: int
+    length: int
+    blocks: int
+    heads: int
+    boundaries: int
+    width: int
+    feed_forward: bool
+    causal: bool
+
+
+class Intervention:
+    """The base of every kind: four hooks that change nothing. A kind overrides the one it needs."""
+
+    def check(self, shape: Shape) -> None:
+        """Raises ValueError: when it names what the run has not, or holds values of another shape."""
+
+    def part(self, rows: slice) -> Self:  # noqa: ARG002 - the base holds nothing that belongs to a row
+        """The same for some rows of the batch."""
+        return self
+
+    def on_residual(self, boundary: int, x: Tensor) -> Tensor:  # noqa: ARG002
+        """The residual stream at a boundary. shape: (B, T, D) -> (B, T, D)"""
+        return x
+
+    def on_scores(self, block: int, scores: Tensor) -> Tensor:  # noqa: ARG002
+        """Scores behind the causal mask, before the softmax. shape: (B, H, T, S) -> (B, H, T, S)"""
+        return scores
+
+    def on_heads(self, block: int, heads: Tensor) -> Tensor:  # noqa: ARG002
+        """What each head adds to the sublayer's output. shape: (B, H, T, D) -> (B, H, T, D)"""
+        return heads
+
+    def on_feed_forward(self, block: int, output: Tensor) -> Tensor:  # noqa: ARG002
+        """The feed-forward's output. shape: (B, T, D) -> (B, T, D)"""
+        return output
+
+
+@dataclass(frozen=True)
+class ZeroHeads(Intervention):
+    """These heads add nothing, at any position; W_O's bias stays."""
+
+    heads: frozenset[Head]
+
+    def check(self, shape: Shape) -> None:
+        _check_heads(self.heads, shape)
+
+    def on_heads(self, block: int, heads: Tensor) -> Tensor:
+        return _with_heads(heads, self.heads, block, torch.zeros_like(heads[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class MeanHeads(Intervention):
+    """These heads add what they add on average, position by position: they no longer tell sentences apart.
+
+    means: from ``capture.head_means``, shape (L, H, T, D).
+    Source: Wang et al. 2023, "Interpretability in the Wild", section 2.1.
+    """
+
+    heads: frozenset[Head]
+    means: Tensor
+
+    def check(self, shape: Shape) -> None:
+        _check_heads(self.heads, shape)
+        _check_shape("means", self.means, (shape.blocks, shape.heads, shape.length, shape.width))
+
+    def on_heads(self, block: int, heads: Tensor) -> Tensor:
+        return _with_heads(heads, self.heads, block, self.means[block])
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One look: from a query's position to a key's, in one block, by one head or (None) by all of them."""
+
+    query: int
+    key: int
+    block: int
+    head: int | None = None
+
+
+@dataclass(frozen=True)
+class CutEdges(Intervention):
+    """These looks are not possible; the rest of the row is renormalised without them, so it still sums to 1.
+
+    weights = softmax(scores, with -inf at every cut edge)
+    A run refuses to cut a row's last edge.
+    """
+
+    edges: frozenset[Edge]
+
+    def check(self, shape: Shape) -> None:
+        for edge in self.edges:
+            _check_index("block", edge.block, shape.blocks)
+            _check_index("query position", edge.query, shape.length)
+            _check_index("key position", edge.key, shape.length)
+            if edge.head is not None:
+                _check_index("head", edge.head, shape.heads)
+            if shape.causal and edge.key > edge.query:
+                raise ValueError(
+                    f"the key position is {edge.key}, ahead of its query: there is no edge to cut; "
+                    f"allowed: 0 to {edge.query}."
+                )
+
+    def on_scores(self, block: int, scores: Tensor) -> Tensor:
+        here = [edge for edge in self.edges if edge.block == block]
+        if not here:
+            return scores
+        kept = scores.clone()
+        for edge in here:
+            heads = slice(None) if edge.head is None else edge.head
+            kept[:, heads, edge.query, edge.key] = -math.inf
+        return kept
+
+
+@dataclass(frozen=True, eq=False)
+class PatchResidual(Intervention):
+    """The residual stream of another run, at some positions of one boundary.
+
+    stream: the other run's, shape (B, T, D).
+    """
+
+    boundary: int
+    positions: tuple[int, ...]
+    stream: Tensor
+
+    def check(self, shape: Shape) -> None:
+        _check_index("boundary", self.boundary, shape.boundaries)
+        for position in self.positions:
+            _check_index("position", position, shape.length)
+        _check_shape("stream", self.stream, (shape.batch, shape.length, shape.width))
+
+    def part(self, rows: slice) -> Self:
+        return replace(self, stream=self.stream[rows])
+
+    def on_residual(self, boundary: int, x: Tensor) -> Tensor:
+        if boundary != self.boundary:
+            return x
+        places = list(self.positions)
+        patched = x.clone()
+        patched[:, places] = self.stream[:, places]
+        return patched
+
+
+@dataclass(frozen=True, eq=False)
+class PatchHeads(Intervention):
+    """What some heads of one block added in another run, at every position.
+
+    outputs: the other run's ``BlockRun.heads``, shape (B, H, T, D).
+    """
+
+    block: int
+    heads: frozenset[int]
+    outputs: Tensor
+
+    def check(self, shape: Shape) -> None:
+        _check_heads({Head(self.block, head) for head in self.heads}, shape)
+        _check_shape("outputs", self.outputs, (shape.batch, shape.heads, shape.length, shape.width))
+
+    def part(self, rows: slice) -> Self:
+        return replace(self, outputs=self.outputs[rows])
+
+    def on_heads(self, block: int, heads: Tensor) -> Tensor:
+        return _with_heads(heads, {Head(self.block, head) for head in self.heads}, block, self.outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class PatchFeedForward(Intervention):
+    """The output of one block's feed-forward in another run, at every position.
+
+    output: the other run's ``BlockRun.feed_forward``, shape (B, T, D).
+    """
+
+    block: int
+    output: Tensor
+
+    def check(self, shape: Shape) -> None:
+        if not shape.feed_forward:
+            raise ValueError("a feed-forward is to be patched; this model has none (d_ff is 0).")
+        _check_index("block", self.block, shape.blocks)
+        _check_shape("output", self.output, (shape.batch, shape.length, shape.width))
+
+    def part(self, rows: slice) -> Self:
+        return replace(self, output=self.output[rows])
+
+    def on_feed_forward(self, block: int, output: Tensor) -> Tensor:
+        return self.output if block == self.block else output
+
+
+def _with_heads(outputs: Tensor, heads: frozenset[Head] | set[Head], block: int, values: Tensor) -> Tensor:
+    """These heads' outputs taken from ``values``. shape: (B, H, T, D), (..., H, T, D) -> (B, H, T, D)"""
+    here = [head for of_block, head in heads if of_block == block]
+    if not here:
+        return outputs
+    changed = outputs.clone()
+    changed[:, here] = values[..., here, :, :]
+    return changed
+
+
+def _check_heads(heads: frozenset[Head] | set[Head], shape: Shape) -> None:
+    for block, head in heads:
+        _check_index("block", block, shape.blocks)
+        _check_index("head", head, shape.heads)
+
+
+def _check_index(name: str, value: int, count: int) -> None:
+    if not 0 <= value < count:
+        allowed = f"0 to {count - 1}" if count else "none, there are no blocks"
+        raise ValueError(f"the {name} is {value}; allowed: {allowed}.")
+
+
+def _check_shape(name: str, values: Tensor, wanted: tuple[int, ...]) -> None:
+    if tuple(values.shape) != wanted:
+        raise ValueError(f"{name} has shape {tuple(values.shape)}; this run needs {wanted}.")

@@ -1,0 +1,72 @@
+"""The logit lens: what the model would answer if its stream ended here.
+
+Shapes: R boundaries of the residual stream, B batch, V vocabulary.
+Source: nostalgebraist 2020, "interpreting GPT: the logit lens".
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.circuits.capture import Captured, boundaries, run
+from engine.circuits.scoring import Questions, Score, outcomes_of
+from engine.models.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What all questions get at one boundary."""
+
+    boundary: str
+    score: Score
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The likeliest tokens of one sentence at one boundary, likeliest first, with their probabilities."""
+
+    boundary: str
+    ids: list[int]
+    probabilities: list[float]
+
+
+@torch.no_grad()
+def logits(model: Transformer, captured: Captured, position: int) -> Tensor:
+    """Final norm and unembedding of the stream at every boundary; the last are the model's own logits.
+
+    shape: -> (R, B, V)
+    Raises ValueError: when the run has no such position.
+    """
+    length = captured.ids.shape[1]
+    if not 0 <= position < length:
+        raise ValueError(f"the position is {position}; allowed: 0 to {length - 1}.")
+    streams = torch.stack([stream[:, position] for stream in captured.stream])
+    return model.unembedding(model.final_norm(streams))  # type: ignore[no-any-return]
+
+
+def layers(model: Transformer, questions: Questions) -> list[Layer]:
+    """The score at every boundary of the stream at the decision."""
+    parts = [logits(model, run(model, part.ids), part.decision) for _, part in questions.portions()]
+    return [
+        Layer(name, outcomes_of(at, questions.answers, questions.others).score())
+        for name, at in zip(boundaries(model), torch.cat(parts, dim=1), strict=True)
+    ]
+
+
+def readings(model: Transformer, ids: Tensor, position: int, count: int = 5) -> list[Reading]:
+    """The ``count`` likeliest tokens at every boundary for one sentence; fewer in a smaller vocabulary.
+
+    shape: (1, T) token ids
+    Raises ValueError: when there is more than one sentence, or it has no such position.
+    """
+    if len(ids) != 1:
+        raise ValueError(f"ids hold {len(ids)} sentences; allowed: 1.")
+    found = logits(model, run(model, ids), position)[:, 0].softmax(dim=-1)
+    best = found.topk(min(count, found.shape[-1]), dim=-1)
+    return [
+        Reading(name, tokens, probabilities)
+        for name, tokens, probabilities in zip(
+            boundaries(model), best.indices.tolist(), best.values.tolist(), strict=True
+        )
+    ]

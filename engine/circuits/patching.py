@@ -1,0 +1,107 @@
+"""Activation patching: how much of an answer comes back when one value of another sentence's run is put in.
+
+Shapes: N pairs, T position, H heads, L blocks, R boundaries of the residual stream.
+Source: Meng et al. 2022, "Locating and Editing Factual Associations in GPT", section 2; Wang et al. 2023.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from engine.circuits.capture import Captured, boundaries, run, shape_of
+from engine.circuits.interventions import Intervention, PatchFeedForward, PatchHeads, PatchResidual
+from engine.circuits.scoring import Questions, difference
+from engine.models.transformer import Transformer
+
+SMALLEST = 1e-4  # a smaller change of the logit difference is rounding: shares of it would be noise
+
+
+@dataclass(frozen=True)
+class Patched:
+    """The share of the logit difference that each patch restores: 0 as nothing does, 1 as everything does.
+
+    boundaries: names of the residual stream's places, R of them. residual: R rows of T. heads: L rows of H.
+    feed_forwards: L, empty for a model without. A share may lie below 0 or above 1.
+    clean, corrupted: the logit differences, answer of the clean sentence less the other, mean over pairs.
+    """
+
+    boundaries: list[str]
+    residual: list[list[float]]
+    heads: list[list[float]]
+    feed_forwards: list[float]
+    clean: float
+    corrupted: float
+
+
+class Pairs:
+    """Clean sentences and corrupted ones that differ in one word, and the runs of both.
+
+    restored = (patched - corrupted) / (clean - corrupted), each a mean logit difference over the pairs
+    Raises ValueError: when a pair does not differ in exactly one position that the decision sees, or the
+        model answers both alike, so that there is nothing to restore.
+    """
+
+    def __init__(self, model: Transformer, clean: Questions, corrupted_ids: torch.Tensor) -> None:
+        if corrupted_ids.shape != clean.ids.shape:
+            raise ValueError(
+                f"the corrupted sentences have shape {tuple(corrupted_ids.shape)}, "
+                f"the clean ones {tuple(clean.ids.shape)}; allowed: the same."
+            )
+        seen = slice(clean.decision + 1)
+        words = (corrupted_ids != clean.ids)[:, seen].sum(dim=1)
+        if (words != 1).any():
+            odd = int((words != 1).nonzero()[0])
+            raise ValueError(
+                f"pair {odd} differs in {int(words[odd])} words up to the decision; allowed: exactly 1."
+            )
+        self.model, self.questions, self.corrupted_ids = model, clean, corrupted_ids
+        self.source: Captured = run(model, clean.ids)
+        self.clean = self._difference(self.source)
+        self.corrupted = self._difference(run(model, corrupted_ids))
+        if abs(self.clean - self.corrupted) < SMALLEST:
+            raise ValueError(
+                f"the logit difference is {self.clean:.6f} clean and {self.corrupted:.6f} corrupted; "
+                f"needed: at least {SMALLEST:g} apart, or there is nothing to restore."
+            )
+
+    def restored(self, patches: Sequence[Intervention]) -> float:
+        """The share that these patches restore in the corrupted run."""
+        patched = self._difference(run(self.model, self.corrupted_ids, patches))
+        return (patched - self.corrupted) / (self.clean - self.corrupted)
+
+    def _difference(self, captured: Captured) -> float:
+        logits = captured.logits[:, self.questions.decision]
+        found = difference(logits, self.questions.answers, self.questions.others)
+        return found.double().mean().item()
+
+
+def patched(pairs: Pairs) -> Patched:
+    """Every single patch: the stream at each boundary and position, each head, each feed-forward.
+
+    Positions behind the decision restore nothing and are left out, where the model has a causal mask.
+    """
+    model, source = pairs.model, pairs.source
+    shape = shape_of(model, source.ids)
+    length = pairs.questions.decision + 1 if shape.causal else shape.length
+    return Patched(
+        boundaries=list(boundaries(model)),
+        residual=[
+            [pairs.restored([PatchResidual(boundary, (place,), stream)]) for place in range(length)]
+            for boundary, stream in enumerate(source.stream)
+        ],
+        heads=[
+            [
+                pairs.restored([PatchHeads(number, frozenset([head]), block.heads)])
+                for head in range(shape.heads)
+            ]
+            for number, block in enumerate(source.blocks)
+        ],
+        feed_forwards=[
+            pairs.restored([PatchFeedForward(number, block.feed_forward)])
+            for number, block in enumerate(source.blocks)
+            if block.feed_forward is not None
+        ],
+        clean=pairs.clean,
+        corrupted=pairs.corrupted,
+    )

@@ -1,0 +1,124 @@
+"""Which way the answer takes through two blocks, decided by cutting every way there is.
+
+A channel is a look in one block by all heads. A route is taken when the answer is lost without any of its
+channels, and kept without the channel that would make it another route.
+Shapes: N questions.
+Source: chapter, "Winograd circuits".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.circuits.looks import answer_kinds
+from engine.circuits.roles import DROPPED, KEPT
+from engine.circuits.scoring import Questions, outcomes
+from engine.circuits.sites import ADJECTIVE, DECISION, NOUNS, RELAYS, Sites
+from engine.models.transformer import Transformer
+
+NOUN = "noun"  # either of the two
+# Name: query, what it looks at, block. An answer gets to the decision through some of these, or not at all.
+CHANNELS = {
+    "block 1: decision sees nouns": (DECISION, NOUN, 0),
+    "block 1: decision sees adjective": (DECISION, ADJECTIVE, 0),
+    "block 1: adjective sees nouns": (ADJECTIVE, NOUN, 0),
+    "block 1: relays see nouns": (RELAYS, NOUN, 0),
+    "block 1: relays see adjective": (RELAYS, ADJECTIVE, 0),
+    "block 2: decision sees nouns": (DECISION, NOUN, 1),
+    "block 2: decision sees adjective": (DECISION, ADJECTIVE, 1),
+    "block 2: decision sees relays": (DECISION, RELAYS, 1),
+}
+NOUNS_1, ADJECTIVE_1, GATHER, RELAY_NOUNS, RELAY_ADJECTIVE, NOUNS_2, ADJECTIVE_2, RELAYS_2 = CHANNELS
+# Name: the channels it needs, and those that it must do without.
+ROUTES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "carry, then read": ((NOUNS_1, ADJECTIVE_2), (ADJECTIVE_1, GATHER)),
+    "read, then fetch": ((ADJECTIVE_1, NOUNS_2), (ADJECTIVE_2,)),
+    "gather at the adjective": ((GATHER, ADJECTIVE_2), (ADJECTIVE_1, NOUNS_1)),
+    "through other words": ((RELAY_NOUNS, RELAYS_2), (NOUNS_1, GATHER)),
+    "block 1 alone": ((NOUNS_1, ADJECTIVE_1), (NOUNS_2, ADJECTIVE_2)),
+    "block 2 alone": ((NOUNS_2, ADJECTIVE_2), (NOUNS_1, ADJECTIVE_1, RELAYS_2)),
+}
+SEVERAL, MIXED, NONE_FOUND = "several, each enough", "mixed", "none found"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The accuracy that remains without some channels, and by which noun is the answer."""
+
+    channels: list[str]
+    accuracy: float
+    by_answer: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way. needed: the highest accuracy that is left when one of its channels is cut.
+
+    alone: what is left when every channel but its own is cut. taken: by ``DROPPED``, as the module says.
+    """
+
+    name: str
+    channels: list[str]
+    needed: float
+    alone: Cut
+    taken: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The route that a model took, with all the numbers that decided it.
+
+    route: the one of ``ROUTES`` that was taken; else "several, each enough" when two or more reach ``KEPT``
+    alone; else "mixed" when the answer needs a look at the nouns and one at the adjective; else "none found".
+    cuts: every channel cut by itself.
+    """
+
+    route: str
+    clean: Cut
+    cuts: list[Cut]
+    routes: list[Route]
+
+
+def find_route(model: Transformer, questions: Questions, names: Mapping[int, str]) -> Verdict:
+    """Cut every channel, alone and all but a route's.
+
+    names: of positions, "first noun", "second noun" and "adjective" among them; the others are "rest".
+    Raises ValueError: when the model has not two blocks, or a name is missing or out of place.
+    """
+    if (blocks := model.config.n_layer) != 2:
+        raise ValueError(f"the model has {blocks} blocks; a route of two hops is looked for in exactly 2.")
+    sites = Sites.of(names, questions.decision)
+    clean = _without(model, questions, sites, ())
+    cuts = {channel: _without(model, questions, sites, [channel]) for channel in CHANNELS}
+    lost = {channel for channel, cut in cuts.items() if cut.accuracy < DROPPED <= clean.accuracy}
+    routes = [
+        Route(
+            name=name,
+            channels=list(own),
+            needed=max(cuts[channel].accuracy for channel in own),
+            alone=_without(model, questions, sites, [c for c in CHANNELS if c not in own]),
+            taken=lost.issuperset(own) and lost.isdisjoint(excluded),
+        )
+        for name, (own, excluded) in ROUTES.items()
+    ]
+    return Verdict(_route(routes, lost), clean, list(cuts.values()), routes)
+
+
+def _without(model: Transformer, questions: Questions, sites: Sites, channels: Sequence[str]) -> Cut:
+    looks = [
+        (query, name, block)
+        for query, key, block in (CHANNELS[channel] for channel in channels)
+        for name in (NOUNS if key == NOUN else (key,))
+    ]
+    changed = outcomes(model, questions, [sites.cut(looks)])
+    by_answer = {name: changed.score(kind).accuracy for name, kind in answer_kinds(questions, sites).items()}
+    return Cut(list(channels), changed.score().accuracy, by_answer)
+
+
+def _route(routes: Sequence[Route], lost: set[str]) -> str:
+    taken = [route.name for route in routes if route.taken]
+    if len(taken) == 1:
+        return taken[0]
+    if sum(route.alone.accuracy >= KEPT for route in routes) > 1:
+        return SEVERAL
+    sought = {CHANNELS[channel][1] for channel in lost}
+    return MIXED if {NOUN, ADJECTIVE} <= sought else NONE_FOUND

@@ -1,0 +1,52 @@
+"""Mean attention weights over many sentences of one template, split by the kind of sentence.
+
+Shapes: N sentences, T query position, S key position, H heads, L blocks.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.circuits.capture import batches, run
+from engine.models.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class WordRows:
+    """The decision's mean row in the sentences that hold one word: L blocks of H rows of S weights."""
+
+    token: int
+    rows: list[list[list[float]]]
+
+
+def mean_weights(model: Transformer, ids: Tensor, labels: Tensor) -> dict[int, Tensor]:
+    """Mean weights over the sentences of each label.
+
+    shape: (N, T) token ids, (N,) whole numbers -> (L, H, T, S) for each label, in float64
+    """
+    kinds, of = labels.unique(return_inverse=True)
+    member = torch.nn.functional.one_hot(of, len(kinds)).double()
+    total: Tensor | float = 0.0
+    start = 0
+    for part in batches(ids):
+        weights = torch.stack([block.weights for block in run(model, part).blocks]).double()
+        total = total + torch.einsum("nc,lnhts->clhts", member[start : start + len(part)], weights)
+        start += len(part)
+    means = torch.as_tensor(total) / member.sum(dim=0).view(-1, 1, 1, 1, 1)
+    return dict(zip(kinds.tolist(), means, strict=True))
+
+
+def rows_by_word(model: Transformer, ids: Tensor, place: int, decision: int) -> list[WordRows]:
+    """The decision's rows for each word at ``place``: one grid of all adjectives shows the rule."""
+    found = mean_weights(model, ids, ids[:, place])
+    return [WordRows(token, mean[:, :, decision, : decision + 1].tolist()) for token, mean in found.items()]
+
+
+def largest_shift(rows: Tensor) -> Tensor:
+    """The largest total variation between two of these rows: 0 all alike, 1 nothing in common.
+
+    shape: (C, ..., S) -> (...)
+    """
+    apart = (rows[:, None] - rows[None]).abs().sum(dim=-1) / 2
+    return apart.flatten(0, 1).amax(dim=0)

@@ -1,0 +1,228 @@
+"""Models for the tests of circuits: built by hand so that they provably work, or trained in a second.
+
+A built model adds up one-hot vectors: a token, its place, and slots that heads write to. No norm, no
+feed-forward, no bias: what each head does can be read off its matrices.
+"""
+
+import itertools
+
+import torch
+import torch.nn.functional as F
+
+from engine.circuits.scoring import Questions, score
+from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer
+
+SHARP = 60.0  # a score beside 0: what is not looked at keeps exp(-60)
+
+
+def built(vocab_size, length, slots, blocks):
+    """A model of two blocks of two heads.
+
+    blocks: for every block its heads, each four lists of (row, column, value): W_Q, W_K, W_V over the columns
+    of the stream, W_O over those of the head. Token v is column v, place t column V + t, slot i column
+    V + T + i. The logit of token v is 10 times the slot ``slots - V + v``: the last V slots are the answer.
+    """
+    width, size = vocab_size + length + slots, vocab_size + length + 2
+    config = ModelConfig(
+        vocab_size=vocab_size,
+        d_model=width,
+        n_layer=2,
+        mixer="attention",
+        connection="add",
+        positions="learned",
+        max_positions=length,
+        n_head=2,
+        d_head=size,
+        score_scale="none",
+        output_projection=True,
+        output_bias=False,
+        unembedding_bias=False,
+    )
+    model = Transformer(config).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.token_embedding.weight[:, :vocab_size] = torch.eye(vocab_size)
+        model.positions.table.weight[:, vocab_size : vocab_size + length] = torch.eye(length)
+        model.unembedding.weight[:, width - vocab_size :] = 10 * torch.eye(vocab_size)
+        for block, heads in zip(model.blocks, blocks, strict=True):
+            mixer = block[0].sublayer
+            for head, (query, key, value, output) in enumerate(heads):
+                for W, entries in ((mixer.W_Q, query), (mixer.W_K, key), (mixer.W_V, value)):
+                    for row, column, number in entries:
+                        W.weight[head * size + row, column] = number
+                for row, column, number in output:
+                    mixer.W_O.weight[row, head * size + column] = number
+    return model
+
+
+# Induction: a previous-token head and, behind it, a head that matches prefixes.
+
+HALF, LETTERS = 6, 9
+
+
+def repeated(count, seed=0):
+    """Six different letters, twice. shape: -> (count, 12)"""
+    draw = torch.Generator().manual_seed(seed)
+    once = torch.stack([torch.randperm(LETTERS, generator=draw)[:HALF] for _ in range(count)])
+    return torch.cat([once, once], dim=1)
+
+
+def induction_model():
+    """Head 0.0 looks one token back and notes what it saw; head 1.0 looks for a note of its own token.
+
+    Place 0 has nobody before it and notes itself: a score of -SHARP takes that match off again.
+    """
+    V, T = LETTERS, 2 * HALF
+    note, answer = V + T, V + T + V
+    letters = range(V)
+    copied = [(v, v, 1.0) for v in letters]
+    previous = (
+        [(t - 1, V + t, SHARP) for t in range(1, T)],
+        [(t, V + t, 1.0) for t in range(T)],
+        copied,
+        [(note + v, v, 1.0) for v in letters],
+    )
+    matching = (
+        [(v, v, SHARP) for v in letters] + [(V, v, SHARP) for v in letters],
+        [(v, note + v, 1.0) for v in letters] + [(V, V, -1.0)],
+        copied,
+        [(answer + v, v, 1.0) for v in letters],
+    )
+    return built(V, T, 2 * V, [[previous], [matching]])
+
+
+# A language of the closed kind: NOUNS x, y; two adjectives that mean x, two that mean y.
+
+NOUNS, OF_FIRST, OF_SECOND, FILLER = range(4), (4, 5), (6, 7), 8
+NAMES = {1: "first noun", 3: "second noun", 5: "adjective", 7: "the"}
+VOCABULARY, LENGTH, DECISION = 9, 8, 7
+SENTENCE = "_ x _ y _ a _ _"
+
+
+def closed_questions():
+    """Every ordered pair of different nouns with every adjective: 48 sentences."""
+    ids, answers, others = [], [], []
+    for x, y in itertools.permutations(NOUNS, 2):
+        for a in (*OF_FIRST, *OF_SECOND):
+            ids.append([{"x": x, "y": y, "a": a}.get(word, FILLER) for word in SENTENCE.split()])
+            pair = (x, y) if a in OF_FIRST else (y, x)
+            answers.append(pair[0])
+            others.append(pair[1])
+    return Questions(torch.tensor(ids), DECISION, torch.tensor(answers), torch.tensor(others))
+
+
+NOTE = VOCABULARY + LENGTH  # the first of nine slots for notes; the answer's nine follow
+ANSWER = NOTE + VOCABULARY
+
+
+def place(t):
+    return VOCABULARY + t
+
+
+def look(query, keys, value, strength=1.0, read=0):
+    """A head that from column ``query`` looks at columns with these scores and writes nouns to ``value``.
+
+    read: the column at which the nouns that it copies begin; 0 is the token itself.
+    """
+    return (
+        [(0, query, SHARP)],
+        [(0, column, score) for column, score in keys.items()],
+        [(v, read + v, 1.0) for v in NOUNS],
+        [(value + v, v, strength) for v in NOUNS],
+    )
+
+
+IDLE = ((), (), (), ())
+SINK = dict.fromkeys(OF_SECOND, 2.0)  # an adjective whose key takes all the weight, and gives nothing
+FROM_FIRST, FROM_SECOND = (
+    look(place(DECISION), {place(1): 1.0, **SINK}, ANSWER, 3.0),
+    look(place(DECISION), {place(3): 1.0}, ANSWER),
+)
+CHOICE = (
+    [(0, NOTE, SHARP), (1, NOTE + 1, SHARP)],
+    [(0, place(1), 1.0), (1, place(3), 1.0)],
+    [(v, v, 1.0) for v in NOUNS],
+    [(ANSWER + v, v, 1.0) for v in NOUNS],
+)
+TYPE = (
+    [(0, place(DECISION), SHARP)],
+    [(0, place(5), 1.0)],
+    [(0, a, 1.0) for a in OF_FIRST] + [(1, a, 1.0) for a in OF_SECOND],
+    [(NOTE, 0, 1.0), (NOTE + 1, 1, 1.0)],
+)
+GATHERED = (
+    [(0, a, SHARP) for a in OF_FIRST] + [(1, a, SHARP) for a in OF_SECOND],
+    [(0, place(1), 1.0), (1, place(3), 1.0)],
+    [(v, v, 1.0) for v in NOUNS],
+    [(NOTE + v, v, 1.0) for v in NOUNS],
+)
+OTHERWISE_SECOND = look(place(DECISION), {place(3): 1.0, **dict.fromkeys(OF_FIRST, 2.0)}, ANSWER, 3.0)
+AT_ADJECTIVE = look(place(DECISION), {place(5): 1.0}, ANSWER, read=NOTE)
+AT_RELAY = look(place(DECISION), {place(6): 1.0, **SINK}, ANSWER, 3.0, read=NOTE)
+BUILT = {
+    "carry, then read": [
+        [look(place(DECISION), {place(1): 1.0}, ANSWER), IDLE],
+        [OTHERWISE_SECOND, IDLE],
+    ],
+    "read, then fetch": [[TYPE, IDLE], [CHOICE, IDLE]],
+    "gather at the adjective": [[GATHERED, IDLE], [AT_ADJECTIVE, IDLE]],
+    "through other words": [[look(place(6), {place(1): 1.0}, NOTE), IDLE], [AT_RELAY, FROM_SECOND]],
+    "block 1 alone": [[FROM_FIRST, FROM_SECOND], [IDLE, IDLE]],
+    "block 2 alone": [[IDLE, IDLE], [FROM_FIRST, FROM_SECOND]],
+}
+
+
+def route_model(route):
+    """A model that answers every question of ``closed_questions`` by this route."""
+    return built(VOCABULARY, LENGTH, 2 * VOCABULARY, BUILT[route])
+
+
+def trained_questions(nouns=8):
+    """The chapter's closed sentences up to the decision, with fewer nouns and four adjectives."""
+    words = ["the", "did", "not", "cross", "because", "it", "was", "too", ",", "so"]
+    words += [f"noun-{i}" for i in range(nouns)] + ["tired", "slow", "wet", "steep"]
+    number = {word: i for i, word in enumerate(words)}
+    ids, answers, others = [], [], []
+    for x, y in itertools.permutations([f"noun-{i}" for i in range(nouns)], 2):
+        for a in words[-4:]:
+            sentence = f"the {x} did not cross the {y} because it was too {a} , so the"
+            ids.append([number[word] for word in sentence.split()])
+            pair = (x, y) if a in ("tired", "slow") else (y, x)
+            answers.append(number[pair[0]])
+            others.append(number[pair[1]])
+    return len(words), Questions(torch.tensor(ids), 14, torch.tensor(answers), torch.tensor(others))
+
+
+TRAINED_NAMES = {0: "the", 1: "first noun", 5: "the", 6: "second noun", 11: "adjective", 14: "the"}
+
+
+def trained_model(seed):
+    """Two blocks of four heads, trained on the word at the decision until they know it, 600 steps at most."""
+    vocab_size, questions = trained_questions()
+    torch.manual_seed(seed)
+    model = Transformer(
+        ModelConfig(
+            vocab_size=vocab_size,
+            d_model=32,
+            n_layer=2,
+            n_head=4,
+            mixer="attention",
+            connection="pre-norm",
+            positions="learned",
+            max_positions=16,
+            output_projection=True,
+            d_ff=64,
+        )
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for step in range(600):
+        rows = torch.randint(len(questions), (64,))
+        loss = F.cross_entropy(model(questions.ids[rows])[:, -1], questions.answers[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 25 == 24 and score(model, questions).accuracy == 1:
+            break
+    return model.eval()

@@ -1,0 +1,189 @@
+"""Induction: a circuit built by hand scores 1, and without either head the ability is gone."""
+
+import json
+import math
+from dataclasses import asdict
+
+import pytest
+import torch
+
+from engine.circuits.capture import run
+from engine.circuits.induction import (
+    HeadScores,
+    by_position,
+    head_scores,
+    induction,
+    pair_of,
+    partners_of,
+)
+from engine.circuits.interventions import Head, MeanHeads, ZeroHeads
+from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer
+from tests import circuit_models
+from tests.circuit_models import HALF, LETTERS, induction_model
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+IDS = circuit_models.repeated(20)
+EARLY, LATE = slice(0, HALF - 1), slice(HALF, 2 * HALF - 1)
+# A head without scores looks at everything before it alike.
+IDLE_PREVIOUS = sum(1 / (t + 1) for t in range(1, 2 * HALF)) / (2 * HALF - 1)
+IDLE_MATCHING = sum(1 / (t + 1) for t in range(HALF, 2 * HALF)) / HALF
+
+
+def one_block(seed=0, vocab_size=LETTERS):
+    torch.manual_seed(seed)
+    return Transformer(
+        ModelConfig(
+            vocab_size=vocab_size, d_model=8, n_layer=1, n_head=2, mixer="attention", connection="add"
+        )
+    ).eval()
+
+
+def test_the_built_circuit_scores_one_and_idle_heads_what_chance_gives():
+    scores = head_scores(induction_model(), IDS)
+    assert scores.previous_token[0] == pytest.approx([1, IDLE_PREVIOUS])
+    assert scores.prefix_matching[1] == pytest.approx([1, IDLE_MATCHING])
+    assert scores.prefix_matching[0] == pytest.approx([0, IDLE_MATCHING], abs=1e-9)
+    assert pair_of(scores) == (Head(0, 0), Head(1, 0))
+
+
+def test_the_built_circuit_names_every_token_of_the_second_half_and_no_longer_without_either_head():
+    found = induction(induction_model(), IDS, EARLY, LATE)
+    assert found.accuracy == 1
+    assert (found.previous_head, found.matching_head) == (Head(0, 0), Head(1, 0))
+    # Without the matching head all logits are 0: token 0 is named, and right where it stands.
+    zeros = (IDS[:, HALF + 1 :] == 0).double().mean().item()
+    assert found.without_matching == pytest.approx(zeros)
+    assert found.without_previous < 0.3
+    assert (found.previous_heads, found.matching_heads) == ([Head(0, 0)], [Head(1, 0)])
+    assert found.without == [[found.without_previous, 1], [found.without_matching, 1]]
+    losses = found.positions.losses_nats
+    assert len(losses) == len(found.positions.accuracy) == 2 * HALF - 1
+    assert max(losses[LATE]) < 0.001
+    assert min(losses[: HALF - 1]) > 1
+    assert found.in_context_score == pytest.approx(sum(losses[LATE]) / 5 - sum(losses[EARLY]) / 5)
+    assert found.positions.accuracy[LATE] == [1] * 5
+    document = json.loads(json.dumps(asdict(found), allow_nan=False))
+    assert document["previous_head"] == [0, 0]
+
+
+def test_two_heads_that_do_the_same_are_missed_only_together():
+    built = induction_model()
+    with torch.no_grad():
+        mixer = built.blocks[1][0].sublayer
+        for W in (mixer.W_Q, mixer.W_K, mixer.W_V):
+            W.weight[mixer.d_head :] = W.weight[: mixer.d_head]
+        mixer.W_O.weight[:, mixer.d_head :] = mixer.W_O.weight[:, : mixer.d_head]
+    found = induction(built, IDS, EARLY, LATE)
+    assert found.matching_heads == [Head(1, 0), Head(1, 1)]
+    assert found.without[1] == [1, 1]
+    assert found.without_matching < 0.3
+
+
+def test_a_mean_of_other_sequences_is_no_help_either():
+    built = induction_model()
+    means = torch.stack([block.heads.mean(dim=0) for block in run(built, IDS).blocks])
+    without = by_position(built, IDS, [MeanHeads(frozenset([Head(0, 0)]), means)])
+    assert sum(without.accuracy[LATE]) / 5 < 0.5
+    idle = by_position(built, IDS, [ZeroHeads(frozenset([Head(0, 1), Head(1, 1)]))])
+    assert idle.accuracy[LATE] == [1] * 5
+
+
+def test_scores_by_hand_on_a_sequence_that_is_no_repetition():
+    """[A][B][C][A][A]: the second A should look at B; the third at B and at itself, which follows an A."""
+    made = one_block()
+    ids = torch.tensor([[3, 4, 5, 3, 3]])
+    scores = head_scores(made, ids)
+    weights = run(made, ids).blocks[0].weights[0]
+    for head in range(2):
+        w = weights[head].tolist()
+        matching = (w[3][1] + w[4][1] + w[4][4]) / 2
+        assert scores.prefix_matching[0][head] == pytest.approx(matching)
+        previous = (w[1][0] + w[2][1] + w[3][2] + w[4][3]) / 4
+        assert scores.previous_token[0][head] == pytest.approx(previous)
+
+
+def test_losses_and_accuracy_by_hand():
+    made = one_block()
+    ids = circuit_models.repeated(2)
+    found = by_position(made, ids)
+    with torch.no_grad():
+        logits = made(ids).tolist()
+    for t in range(11):
+        loss = 0.0
+        for n in range(2):
+            total = sum(math.exp(z) for z in logits[n][t])
+            loss -= math.log(math.exp(logits[n][t][int(ids[n, t + 1])]) / total) / 2
+        assert found.losses_nats[t] == pytest.approx(loss, abs=1e-5)
+        named = [max(range(LETTERS), key=logits[n][t].__getitem__) for n in range(2)]
+        assert found.accuracy[t] == sum(named[n] == ids[n, t + 1] for n in range(2)) / 2
+
+
+def test_portions_change_nothing(monkeypatch):
+    made = one_block()
+    whole = induction(made, IDS, EARLY, LATE)
+    monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 36)
+    parts = induction(made, IDS, EARLY, LATE)
+    assert parts.accuracy == whole.accuracy
+    assert parts.positions.losses_nats == pytest.approx(whole.positions.losses_nats)
+    assert parts.scores.prefix_matching[0] == pytest.approx(whole.scores.prefix_matching[0])
+    assert parts.scores.previous_token[0] == pytest.approx(whole.scores.previous_token[0])
+
+
+def test_a_pair_stands_in_two_blocks_in_order_and_reaches_its_threshold():
+    none = induction(one_block(), IDS, EARLY, LATE)
+    assert (none.previous_head, none.matching_head, none.matching_heads) == (None, None, [])
+    assert none.without_matching == none.without_previous == none.accuracy
+    backwards = HeadScores([[0.1, 0.1], [0.9, 0.1]], [[0.9, 0.1], [0.1, 0.1]])
+    assert pair_of(backwards) is None
+    assert pair_of(HeadScores([[0.9, 0.0]], [[0.0, 0.9]])) is None
+    weak = HeadScores([[0.9], [0.0]], [[0.0], [0.19]])
+    assert pair_of(weak) is None
+    three = HeadScores([[0.5, 0.8], [0.9, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.7, 0.4], [0.0, 0.75]])
+    assert pair_of(three) == (Head(1, 0), Head(2, 1))
+    assert pair_of(HeadScores([], [])) is None
+    assert partners_of(backwards) == partners_of(weak) == partners_of(HeadScores([], [])) == ([], [])
+    assert partners_of(three) == ([Head(0, 0), Head(0, 1), Head(1, 0)], [Head(1, 0), Head(1, 1), Head(2, 1)])
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "says"),
+    [
+        (
+            slice(0, 0),
+            LATE,
+            r"early is slice\(0, 0, None\), which holds no position; allowed: some of 0 to 10",
+        ),
+        (EARLY, slice(11, 12), "late is .* holds no position"),
+    ],
+)
+def test_positions_that_the_sequences_do_not_have_are_refused(early, late, says):
+    with pytest.raises(ValueError, match=says):
+        induction(one_block(), IDS, early, late)
+
+
+def test_repetitions_after_any_number_of_tokens():
+    """The built circuit matches tokens, not places: periods of 3 to 6 in one batch."""
+    draw = torch.Generator().manual_seed(3)
+    rows = [torch.randperm(LETTERS, generator=draw)[:p].repeat(4)[: 2 * HALF] for p in (3, 4, 5, 6)]
+    found = induction(induction_model(), torch.stack(rows), slice(0, 2), LATE)
+    assert found.accuracy == 1
+    assert found.scores.prefix_matching[1][0] == pytest.approx(1)
+
+
+def test_sequences_without_a_repeated_token_have_no_prefix_to_match():
+    with pytest.raises(ValueError, match="no token comes again"):
+        head_scores(one_block(), torch.tensor([[1, 2, 3]]))
+    with pytest.raises(ValueError, match="has 1 tokens; needed: at least 2"):
+        head_scores(one_block(), torch.tensor([[1]]))
+
+
+def test_an_average_has_the_scores_of_an_idle_head():
+    torch.manual_seed(0)
+    average = Transformer(
+        ModelConfig(vocab_size=LETTERS, d_model=8, n_layer=1, mixer="average", connection="add")
+    ).eval()
+    scores = head_scores(average, IDS)
+    assert scores.previous_token == [[pytest.approx(IDLE_PREVIOUS)]]
+    assert scores.prefix_matching == [[pytest.approx(IDLE_MATCHING)]]
