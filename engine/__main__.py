@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         default="float32",
         help="of the products in training: float32 (the default) or bfloat16",
     )
-    run.add_argument("--corpus", help="tinyshakespeare, python-reference or an upload's id")
+    run.add_argument("--corpus", help="tinyshakespeare, python-reference, an upload's or a language's id")
     run.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
 
     reproduce = add(

@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 BudgetName = Literal["quick", "chapter"]
 Precision = Literal["float32", "bfloat16"]
+MAX_KEPT = 200  # weights of one run over its steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +18,8 @@ class Budget:
     warmup_steps: over which the learning rate rises linearly from nothing; 0 is none.
     also_at: context lengths at which the final model is evaluated as well.
     precision: of the products in training; weights, sums of them and evaluations stay float32.
+    keep_every: steps between weights that are kept for looking back, the first and the last included; 0 keeps
+        none.
 
     Raises ValueError: when a number is out of range; the message gives got and allowed.
     """
@@ -31,6 +34,7 @@ class Budget:
     warmup_steps: int = 0
     also_at: tuple[int, ...] = ()
     precision: Precision = "float32"
+    keep_every: int = 0
 
     def __post_init__(self) -> None:
         for name, high in (
@@ -46,6 +50,13 @@ class Budget:
         if isinstance(self.warmup_steps, bool) or self.warmup_steps not in range(10_000_001):
             got = repr(self.warmup_steps)
             raise ValueError(f"warmup_steps is {got}; allowed: a whole number from 0 to 10,000,000.")
+        least = -(-self.steps // MAX_KEPT)
+        kept = self.keep_every
+        if not isinstance(kept, int) or isinstance(kept, bool) or (kept and not least <= kept <= 10_000_000):
+            raise ValueError(
+                f"keep_every is {kept!r}; allowed for {self.steps:,} steps: 0, or a whole number from "
+                f"{least:,} to 10,000,000."
+            )
         object.__setattr__(self, "also_at", tuple(self.also_at))  # JSON gives a list
         for length in self.also_at:
             if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= 1_048_576:
@@ -69,7 +80,7 @@ class Budget:
 
         Without what was added later and is not used, so that older results keep their names.
         """
-        watched = ("evaluate_every", "checkpoint_every", "evaluate_early")
+        watched = ("evaluate_every", "checkpoint_every", "evaluate_early", "keep_every")
         unused = (("warmup_steps", 0), ("also_at", ()), ("precision", "float32"))
         chosen = self.to_dict().items()
         return {name: value for name, value in chosen if name not in watched and (name, value) not in unused}

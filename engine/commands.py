@@ -14,7 +14,7 @@ import psutil
 
 from engine import corpus, device, estimates, reference
 from engine.budget import BudgetName, Precision
-from engine.experiments import EXPERIMENTS, GAP, METRICS, Experiment, experiment
+from engine.experiments import EXPERIMENTS, GAP, IN_POINTS, METRICS, Experiment, experiment
 from engine.measurements import MEASUREMENTS, Measurement, known
 from engine.runs import files
 from engine.runs.dispatcher import TICK_SECONDS, AlreadyRunning, Dispatcher
@@ -22,7 +22,6 @@ from engine.runs.launch import check_names, check_variants, specs
 from engine.runs.local import LocalEngine
 from engine.runs.spec import RunSpec
 from engine.runs.store import ACTIVE, ENDED, Run, Store
-from engine.variants import variant
 
 
 def show(shown: Experiment | Measurement) -> dict[str, Any]:
@@ -83,8 +82,7 @@ def show_markdown(shown: dict[str, Any]) -> str:
             measured = _mean_and_spread(shipped, places)
             if value is not None and shipped["mean"] is not None:
                 off = shipped["mean"] - value
-                said_off = f"{off:+.1f}" if row["metric"] == GAP else f"{off / value * 100:+.1f} %"
-                difference = said_off.replace("-", "\u2212")
+                difference = _difference(row["metric"], off, value).replace("-", "\u2212")
             seeds = ", ".join(map(str, shipped["seeds"]))
             over = f"Seed {seeds}"
             if len(shipped["seeds"]) > 1:
@@ -93,11 +91,18 @@ def show_markdown(shown: dict[str, Any]) -> str:
         if isinstance(chosen, Measurement):
             title = f"{row['variant']}: {chosen.metrics[row['metric']]}"
         else:
-            title = variant(row["variant"]).title
+            title = chosen.variant(row["variant"]).title
             if row["metric"] != first:
                 title += f": {METRICS[row['metric']]}"
         lines.append(f"| {title} | {said} | {measured} | {difference} |")
     return "\n".join([*lines, "", f"{where} *Italic*: inferred from the chapter's prose, not printed there."])
+
+
+def _difference(metric: str, off: float, value: float) -> str:
+    """How far a figure is off: in its own points, in points of a hundred, or relative to the value."""
+    if metric == GAP:
+        return f"{off:+.1f}"
+    return f"{100 * off:+.1f} points" if metric in IN_POINTS else f"{off / value * 100:+.1f} %"
 
 
 def _mean_and_spread(shipped: dict[str, Any], decimals: int) -> str:
@@ -141,8 +146,8 @@ def run(
         if precision != "float32":
             raise ValueError(f"{named.id} trains nothing, so it has no --precision.")
         return _measure(named, budget, seeds, variants, corpus_id), []
-    check_names(experiment_id, budget, variants)  # before a text is fetched for it
-    chosen = corpus_id or _default_corpus()
+    trained = check_names(experiment_id, budget, variants)  # before a text is fetched for it
+    chosen = corpus_id or trained.language or _default_corpus()
     wanted = [
         replace(spec, budget=replace(spec.budget, precision=precision))
         for spec in specs(experiment_id, budget, seeds, chosen, variants)
@@ -205,7 +210,7 @@ def run_text(document: dict[str, Any]) -> str:
     lines = [f"{document['id']}, {document['budget']} budget, {document['device']}"]
     for row in document["rows"]:
         value = row["measured"].get(metric)
-        shown = row.get("reason") or row["state"] if value is None else f"{value:.2f}"
+        shown = row.get("reason") or row["state"] if value is None else _number(value, 2)
         lines.append(f"{row['variant']:24} seed {row['seed']:<6} {shown}")
     return "\n".join([*lines, f"{document['seconds']} s"])
 
@@ -219,7 +224,9 @@ def _measured_text(document: dict[str, Any]) -> str:
 
 
 def reproduce(*, write_reference: bool) -> list[str]:
-    """Train every experiment at the chapter's budget on the chapter's text. Returns reasons of failures.
+    """Train every experiment at the chapter's budget on the chapter's text or its own language.
+
+    Returns reasons of failures.
 
     What is measured already is not measured again; what was interrupted goes on from its checkpoint.
     What needs no training is kept nowhere else, so it is measured for the reference only.
@@ -229,7 +236,7 @@ def reproduce(*, write_reference: bool) -> list[str]:
         print(f"{measurement.id}: wrote {write_measurement(measurement).name}", file=sys.stderr)
     store, failures = Store(), []
     for chosen in EXPERIMENTS.values():
-        wanted = specs(chosen.id, "chapter", chosen.seeds, corpus.TINYSHAKESPEARE)
+        wanted = specs(chosen.id, "chapter", chosen.seeds, chosen.language or corpus.TINYSHAKESPEARE)
         ended = _wait(store, _missing(store, wanted))
         if "interrupted" in {run.state for run in ended}:  # what an earlier process left has ended only now
             _wait(store, _missing(store, wanted))

@@ -61,6 +61,7 @@ def calibrate(specs: Iterable[RunSpec]) -> None:
     """Time a few steps of every run that was never timed here. Imports torch; call it in a process apart."""
     import torch
 
+    from engine.tasks import TextTask
     from engine.training import Training
 
     torch.set_num_threads(max(1, torch.get_num_threads() // default_slots()))
@@ -72,8 +73,7 @@ def calibrate(specs: Iterable[RunSpec]) -> None:
             config=spec.config,
             budget=spec.budget,
             seed=0,
-            train_ids=ids,
-            held_out_ids=ids,
+            task=TextTask(ids, ids, spec.budget.context_length, device=device.describe().kind),
             device=device.describe().kind,
         )
         for _ in range(WARM_UP_STEPS):

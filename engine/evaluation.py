@@ -56,6 +56,29 @@ def mean_loss(model: nn.Module, batch: Tensor, stop: Callable[[], object] = lamb
     return total / batch[:, 1:].numel()
 
 
+@torch.inference_mode()
+def predictions(
+    model: nn.Module, rows: Tensor, stop: Callable[[], object] = lambda: None
+) -> tuple[Tensor, Tensor]:
+    """The loss in nats at every position, and the token that the model thinks likeliest there, in eval mode.
+
+    shape: (B, T + 1) token ids -> (B, T), (B, T)
+    Raises Stopped: when ``stop()`` is true between two batches.
+    """
+    training, found = model.training, list[tuple[Tensor, Tensor]]()
+    model.eval()
+    try:
+        for part in rows.split(max(1, TOKENS_A_BATCH // (rows.shape[1] - 1))):
+            if stop():
+                raise Stopped
+            logits = model(part[:, :-1])
+            losses = F.cross_entropy(logits.transpose(1, 2), part[:, 1:], reduction="none")
+            found.append((losses, logits.argmax(dim=-1)))
+    finally:
+        model.train(training)
+    return torch.cat([losses for losses, _ in found]), torch.cat([likeliest for _, likeliest in found])
+
+
 @dataclass(frozen=True)
 class AttentionStatistics:
     """What the scores of a model look like on some windows, over all heads and attention layers.

@@ -3,92 +3,15 @@
 Read by the pages, the command line and the tests. Imports no torch.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from engine.budget import Budget, BudgetName
+from engine.budget import Budget
+from engine.definitions import GAP, IN_POINTS, METRICS, PERPLEXITY, TRAIN, ChapterValue, Experiment
+from engine.language_experiments import INDUCTION, WINOGRAD_CLOSED, WINOGRAD_OPEN
 
-PERPLEXITY, GAP, TRAIN = "validation_perplexity", "perplexity_gap", "train_perplexity"
-# What each figure is called where it stands beside others of another kind.
-METRICS = {
-    PERPLEXITY: "held-out perplexity",
-    GAP: "points of perplexity above its counterpart",
-    TRAIN: "perplexity on the text it was trained on",
-    **{f"perplexity_{length}": f"perplexity at {length} tokens" for length in (64, 128, 256, 512)},
-    "score_std": "standard deviation of the scores",
-    "frozen_share": "share of rows over 0.99",
-}
+__all__ = ["GAP", "IN_POINTS", "METRICS", "PERPLEXITY", "TRAIN", "ChapterValue", "Experiment"]
+
 MAX_SEED = 2**63 - 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChapterValue:
-    """What the chapter says of one figure.
-
-    low, high: the value, twice, when the chapter prints it; the range that its prose allows when not.
-    tolerance: the relative difference that still counts as reproduced.
-    printed: whether the digits stand in the chapter, or were inferred from its prose.
-    where: the section; conditions: what was not printed and had to be settled.
-    gap: why what is shipped lies outside, where it does.
-    """
-
-    low: float
-    high: float
-    tolerance: float
-    printed: bool
-    where: str
-    conditions: str = ""
-    gap: str = ""
-
-    def allows(self, figure: float) -> bool:
-        """Whether that counts as reproduced."""
-        low, high = self.low - abs(self.low) * self.tolerance, self.high + abs(self.high) * self.tolerance
-        return low <= figure <= high
-
-    @property
-    def middle(self) -> float:
-        """The value, or the middle of the range: what a difference is taken from."""
-        return (self.low + self.high) / 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """One table of the chapter.
-
-    shows, hides: which of its claims the quick budget already shows, and which it cannot.
-    chapter: the chapter's figures by (variant, metric).
-    own_budgets: budgets of variants that are trained in another way than the rest, by name and variant.
-    beside: the row that a variant's gap is taken from, where that is not its parent.
-    """
-
-    id: str
-    title: str
-    question: str
-    variants: tuple[str, ...]
-    budgets: dict[BudgetName, Budget]
-    seeds: tuple[int, ...]
-    metric: str
-    chapter: dict[tuple[str, str], ChapterValue]
-    shows: str
-    hides: str
-    own_budgets: dict[tuple[BudgetName, str], Budget] = field(default_factory=dict)
-    beside: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def figures(self) -> tuple[tuple[str, str], ...]:
-        """What is shown beside the chapter, as (variant, metric): what was measured of all, then the rest."""
-        return tuple(dict.fromkeys([*((name, self.metric) for name in self.variants), *self.chapter]))
-
-    def budget(self, name: str, variant_id: str | None = None) -> Budget:
-        """The budget of that name, for a variant that may have one of its own.
-
-        Raises ValueError: when there is none.
-        """
-        for known, budget in self.budgets.items():
-            if known == name:
-                return self.own_budgets.get((known, variant_id or ""), budget)
-        raise ValueError(f"no budget {name!r}; there are: {', '.join(self.budgets)}.")
-
-
 CHAPTER_BUDGET = Budget(steps=3000)
 
 _WHERE = "From averages to attention, first table"
@@ -373,6 +296,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for known in (
         *(AVERAGES, MASK, QKV, SCALING, SCALING_LONG, SCALING_WIDE, SCALES),
         *(LADDER, NORM_PLACEMENT, POSITIONS),
+        *(WINOGRAD_OPEN, WINOGRAD_CLOSED, INDUCTION),
     )
 }
 

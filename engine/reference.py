@@ -2,7 +2,7 @@
 until weights are written or the code is vouched for.
 
 ``checkpoints/reference/<experiment>.json`` holds figures and curves of all seeds; beside it lie the
-weights of seed 0 of the models that pages load, without optimiser state.
+weights of the first seed of the models that pages load, without optimiser state.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from engine import corpus, paths
-from engine.experiments import EXPERIMENTS, GAP, PERPLEXITY, experiment
+from engine.experiments import EXPERIMENTS, GAP, PERPLEXITY, Experiment, experiment
+from engine.languages import shelf
 from engine.measurements import Figures, Measurement
 from engine.models.config import ModelConfig
 from engine.runs import files
 from engine.runs.store import Run, Store
-from engine.variants import VARIANTS, variant
 
 # What pages look into; their weights are shipped.
 WEIGHTS = {
@@ -33,10 +33,10 @@ VOUCHED_STEPS = 20
 
 @dataclass(frozen=True)
 class ReferenceRow:
-    """One variant: figures by seed, curves by seed as [step, held-out perplexity] pairs.
+    """One variant: figures by seed, curves by seed as pairs of [step, the figure its table is about].
 
     measured: with the gap to the variant's parent, seed by seed, where that was measured beside it.
-    losses: nats of the first 20 steps on made-up tokens; whoever gets the same has the same code.
+    losses: nats of the first 20 steps, see ``first_losses``; whoever gets the same has the same code.
     """
 
     measured: dict[str, dict[str, float | None]]
@@ -91,14 +91,15 @@ def load(experiment_id: str) -> Reference | None:
     if data is None:
         return None
     rows = {name: ReferenceRow(**row) for name, row in data.pop("rows").items()}
-    _add_gaps(rows, EXPERIMENTS[experiment_id].beside if experiment_id in EXPERIMENTS else {})
+    if experiment_id in EXPERIMENTS:
+        _add_gaps(rows, EXPERIMENTS[experiment_id])
     return Reference(rows=rows, **data)
 
 
-def _add_gaps(rows: dict[str, ReferenceRow], beside: dict[str, str]) -> None:
-    """Paired by seed, so that what seeds share falls out. beside: see ``Experiment``."""
+def _add_gaps(rows: dict[str, ReferenceRow], shown: Experiment) -> None:
+    """Paired by seed, so that what seeds share falls out."""
     for name, row in rows.items():
-        other = rows.get(beside.get(name) or VARIANTS[name].parent or "") if name in VARIANTS else None
+        other = rows.get(shown.beside.get(name) or shown.models[name].parent or "")
         if other is None:
             continue
         for seed, figures in row.measured.items():
@@ -108,7 +109,7 @@ def _add_gaps(rows: dict[str, ReferenceRow], beside: dict[str, str]) -> None:
 
 
 def weights(experiment_id: str, variant_id: str) -> Path | None:
-    """The shipped weights of a variant (seed 0), or None where none are shipped."""
+    """The shipped weights of a variant (its first seed), or None where none are shipped."""
     path = paths.REFERENCE / experiment_id / f"{variant_id}.safetensors"
     return path if path.exists() else None
 
@@ -116,28 +117,29 @@ def weights(experiment_id: str, variant_id: str) -> Path | None:
 def code_digest() -> str:
     """sha256 of the sources that decide what training computes, cut to 16 hex digits."""
     engine = paths.ROOT / "engine"
-    sources = [*sorted((engine / "models").glob("*.py")), engine / "evaluation.py", engine / "training.py"]
+    sources = [*sorted((engine / "models").glob("*.py")), *sorted((engine / "languages").glob("*.py"))]
+    sources += [engine / name for name in ("evaluation.py", "tasks.py", "training.py")]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 
-def first_losses(config: ModelConfig) -> list[float]:
-    """Training losses in nats of the first 20 steps, seed 0, on made-up tokens, on a CPU.
+def first_losses(config: ModelConfig, language_id: str = "") -> list[float]:
+    """Training losses in nats of the first 20 steps, seed 0, on a CPU: of a language, or on made-up tokens.
 
     Quick and free of any text, so that a test can tell whether changed code still trains the same.
     """
     import torch
 
     from engine.budget import Budget
+    from engine.tasks import Task, TextTask, task_of_language
     from engine.training import Training
 
-    ids = torch.randint(config.vocab_size, (4096,), generator=torch.Generator().manual_seed(0))
-    training = Training(
-        config=config,
-        budget=Budget(steps=VOUCHED_STEPS, batch_size=4, context_length=64),
-        seed=0,
-        train_ids=ids[:2048].repeat(2),
-        held_out_ids=ids[2048:],
-    )
+    budget = Budget(steps=VOUCHED_STEPS, batch_size=4, context_length=64)
+    if language_id:
+        task: Task = task_of_language(shelf.load(language_id), seed=0)
+    else:
+        ids = torch.randint(config.vocab_size, (4096,), generator=torch.Generator().manual_seed(0))
+        task = TextTask(ids[:2048].repeat(2), ids[2048:], budget.context_length)
+    training = Training(config=config, budget=budget, seed=0, task=task)
     return [training.advance().item() for _ in range(VOUCHED_STEPS)]
 
 
@@ -160,7 +162,7 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
     of_variant: dict[str, list[Run]] = {}
     for name in chosen.variants:
         # Not by name: a run may have been made for another table. Two variants may differ in budget only.
-        asked = (variant(name).config, chosen.budget("chapter", name).decisive())
+        asked = (chosen.variant(name).config, chosen.budget("chapter", name).decisive())
         of_variant[name] = [run for run in done if (run.spec.config, run.spec.budget.decisive()) == asked]
         if not of_variant[name]:
             raise ValueError(f"{experiment_id} has no finished run of {name}.")
@@ -170,13 +172,13 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
         mine = {str(run.spec.seed): run for run in found}
         rows[name] = ReferenceRow(
             measured={seed: run.measured for seed, run in mine.items()},
-            curves={seed: curve(store.directory(run.id)) for seed, run in mine.items()},
-            losses=[round(loss, 6) for loss in first_losses(variant(name).config)],
+            curves={seed: curve(store.directory(run.id), chosen.metric) for seed, run in mine.items()},
+            losses=[round(loss, 6) for loss in first_losses(chosen.variant(name).config, chosen.language)],
         )
     folder = paths.REFERENCE / experiment_id
     folder.mkdir(parents=True, exist_ok=True)
     for name in WEIGHTS.get(experiment_id, ()):
-        run = next(run for run in of_variant[name] if run.spec.seed == 0)
+        run = next(run for run in of_variant[name] if run.spec.seed == chosen.seeds[0])
         tensors, header = checkpoint.load(store.directory(run.id) / "checkpoint.safetensors")
         kept = {key: tensor for key, tensor in tensors.items() if key.startswith("model.")}
         checkpoint.save(folder / f"{name}.safetensors", kept, header)
@@ -224,12 +226,12 @@ def write_measurement(
     return path
 
 
-def curve(directory: Path) -> list[list[float]]:
-    """[step, held-out perplexity] of a run, as far as it came."""
+def curve(directory: Path, metric: str = PERPLEXITY) -> list[list[float]]:
+    """[step, that figure] of a run at its evaluations, as far as it came."""
     return [
-        [record["step"], round(record["validation_perplexity"], 3)]
+        [record["step"], round(record[metric], 3)]
         for record in files.records(directory)
-        if record.get("validation_perplexity") is not None
+        if record.get(metric) is not None
     ]
 
 

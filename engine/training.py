@@ -1,6 +1,6 @@
 """Training as a generator of records: what is watched is what is yielded.
 
-The same configuration, budget, seed and text give the same numbers, and a run that was stopped and
+The same configuration, budget, seed and task give the same numbers, and a run that was stopped and
 resumed gives the same bits as one that was not (on a CPU with the same number of threads).
 """
 
@@ -16,16 +16,18 @@ from torch import Tensor
 
 from engine import checkpoint
 from engine.budget import Budget
-from engine.evaluation import Stopped, attention_statistics, mean_loss, perplexity, windows
+from engine.definitions import METRICS
+from engine.evaluation import Stopped, attention_statistics
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
+from engine.tasks import Task, finite
 
 RECORD_EVERY = 10  # steps; also how often the device is asked for its losses
-PROBE_WINDOWS = 16  # held-out windows, spread evenly, on which attention is looked at
 DIVERGED_NATS = 100.0  # a uniform guess over a million words costs 14; nothing returns from here
 PROJECTIONS = ("W_Q.weight", "W_K.weight", "W_V.weight")
 
 Record = dict[str, Any]
+Writer = Callable[[Mapping[str, Tensor], Mapping[str, Any]], None]
 
 
 @dataclass
@@ -43,20 +45,19 @@ class Result:
 class Training:
     """One run's training: iterate over ``records()``, then read ``result``.
 
-    train_ids, held_out_ids: token ids, shape (N,).
+    task: what is trained on and what is measured, on the same device.
     save: called with tensors and header at every checkpoint; see ``checkpoint.py``.
+    keep: called with the weights alone at every step that the budget keeps.
     stop: asked before every step and evaluation batch; when true, training saves and ends.
-
-    Raises ValueError: when either text is shorter than a window that it is read in, before any step.
     """
 
     config: ModelConfig
     budget: Budget
     seed: int
-    train_ids: Tensor
-    held_out_ids: Tensor
+    task: Task
     device: str = "cpu"
-    save: Callable[[Mapping[str, Tensor], Mapping[str, Any]], None] = lambda tensors, header: None
+    save: Writer = lambda tensors, header: None
+    keep: Writer = lambda tensors, header: None
     stop: Callable[[], object] = lambda: None
     result: Result | None = None
 
@@ -71,28 +72,17 @@ class Training:
         self.step = 0
         self._seconds_before, self._began = 0.0, time.monotonic()
         self.evaluated: Record = {}  # at the newest evaluation of this process
-        self.train_ids = self.train_ids.to(self.device)
-        held_out = self.held_out_ids.to(self.device)
-        self.held_out = windows(held_out, self.budget.context_length)
-        self.also = {length: windows(held_out, length) for length in self.budget.also_at}  # now: it may raise
-        self.probe = self.held_out[:: max(1, len(self.held_out) // PROBE_WINDOWS)][:PROBE_WINDOWS, :-1]
-        longest = len(self.train_ids) - self.budget.context_length
-        if longest < 1:
-            raise ValueError(
-                f"{len(self.train_ids)} training tokens; a window of {self.budget.context_length} needs "
-                f"{self.budget.context_length + 1}."
-            )
-        self.offsets = torch.arange(self.budget.context_length + 1, device=self.device)
 
     def records(self) -> Iterator[Record]:
         """Train from the current step to the budget's last, yielding what is to be written down.
 
         Every record has step, loss_nats, grad_norm, tokens_per_s and seconds; those at evaluations also
-        validation_loss_nats and validation_perplexity. A value that is no finite number is None.
+        validation_loss_nats and what the task measures. A value that is no finite number is None.
         """
         self._began = time.monotonic()
         try:
             if self.step == 0:
+                self._keep()
                 yield self._record(self._evaluate())
             while self.step < self.budget.steps:
                 record = self._stretch()
@@ -107,10 +97,10 @@ class Training:
             self.result = Result("stopped", self.step, f"stopped at step {self.step:,}")
         else:
             self._save()
-            self.result = Result("done", self.step, measured=measured)
-            if measured["validation_perplexity"] is None:  # the last step went where no evaluation had been
+            self.result, decisive = Result("done", self.step, measured=measured), self.task.figures[0]
+            if measured[decisive] is None:  # the last step went where no evaluation had been
                 self.result.state = "diverged"
-                self.result.reason = f"diverged at step {self.step:,}: held-out perplexity is no number"
+                self.result.reason = f"diverged at step {self.step:,}: {METRICS[decisive]} is no number"
         self.result.seconds = self.seconds
 
     @property
@@ -147,6 +137,7 @@ class Training:
             if self.stop():
                 raise Stopped
             losses.append(self.advance())
+            self._keep()
         values = torch.stack(losses).tolist()  # the one wait for the device
         elapsed = time.monotonic() - began
         tokens = len(values) * self.budget.batch_size * self.budget.context_length
@@ -175,7 +166,7 @@ class Training:
     def _diverge(self, step: int, loss: float, record: Record) -> Record:
         what = f"loss is {loss:.3g} nats" if math.isfinite(loss) else f"loss is {_name(loss)}"
         self.result = Result("diverged", step, f"diverged at step {step:,}: {what}", self.seconds)
-        self.result.measured = {"validation_perplexity": None, "train_perplexity": None}
+        self.result.measured = dict.fromkeys(self.task.figures)
         return self._record(record) | {"step": step}
 
     def _evaluation_is_due(self) -> bool:
@@ -196,37 +187,21 @@ class Training:
         )
 
     def _evaluate(self) -> Record:
-        loss = mean_loss(self.model, self.held_out, self.stop)
-        self.evaluated = {"validation_loss_nats": finite(loss), "validation_perplexity": perplexity(loss)}
-        attention = attention_statistics(self.model, self.probe)
+        self.evaluated = self.task.evaluate(self.model, self.stop)
+        attention = attention_statistics(self.model, self.task.probe)
         if attention is not None:
             self.evaluated |= {name: finite(value) for name, value in vars(attention).items()}
         return self.evaluated
 
     def _final_figures(self) -> dict[str, float | None]:
-        """Perplexity of all held-out windows, and of as many training windows, spread evenly."""
-        train = windows(self.train_ids, self.budget.context_length)
-        chosen = torch.linspace(0, len(train) - 1, min(len(train), len(self.held_out))).long()
-        evaluated = self.evaluated or self._evaluate()
-        train_loss = mean_loss(self.model, train[chosen.to(self.device)], self.stop)
-        figures = {
-            **{name: value for name, value in evaluated.items() if name != "validation_loss_nats"},
-            "train_perplexity": perplexity(train_loss),
-        }
-        for length, longer in self.also.items():
-            figures[f"perplexity_{length}"] = (
-                evaluated["validation_perplexity"]
-                if length == self.budget.context_length
-                else perplexity(mean_loss(self.model, longer, self.stop))
-            )
-        return figures
+        return self.task.final(self.model, self.evaluated or self._evaluate(), self.stop)
 
     def advance(self) -> Tensor:
         """One step. Returns its loss, still on the device; the gradients stay until the next step."""
         if self.step < self.budget.warmup_steps:
             self._set_learning_rate((self.step + 1) / self.budget.warmup_steps)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self._loss(self._batch())
+        loss = self._loss(self.task.batch(self.batches, self.budget.batch_size))
         loss.backward()
         self.optimizer.step()
         self.step += 1
@@ -242,14 +217,16 @@ class Training:
             logits = self.model(ids[:, :-1]).flatten(0, 1)
         return F.cross_entropy(logits.float(), ids[:, 1:].flatten())
 
-    def _batch(self) -> Tensor:
-        """Windows at random places, each with the token that follows. shape: -> (B, T + 1)"""
-        places = len(self.train_ids) - self.budget.context_length
-        starts = torch.randint(places, (self.budget.batch_size, 1), generator=self.batches)
-        return self.train_ids[starts.to(self.device) + self.offsets]
-
     def _record(self, values: Record) -> Record:
         return {"step": self.step, **values, "seconds": round(self.seconds, 3)}
+
+    def _keep(self) -> None:
+        """Hand out the weights of this step, when it is one that the budget keeps: also the last."""
+        every = self.budget.keep_every
+        if every and (self.step % every == 0 or self.step == self.budget.steps):
+            self.keep(
+                checkpoint.model_tensors(self.model), {"step": self.step, "config": self.config.to_dict()}
+            )
 
     def _save(self) -> None:
         tensors = checkpoint.model_tensors(self.model)
@@ -275,11 +252,6 @@ def block_gradient_norms(model: Transformer) -> list[float | None]:
         if held := [grad for grad in grads if grad is not None]:
             norms.append(torch.nn.utils.get_total_norm(held))
     return [finite(norm) for norm in torch.stack(norms).tolist()] if norms else []
-
-
-def finite(value: float) -> float | None:
-    """The value, or None when it is NaN or infinite: what JSON can say."""
-    return value if math.isfinite(value) else None
 
 
 def _name(value: float) -> str:

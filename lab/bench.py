@@ -140,7 +140,7 @@ def chart_frame(
     """Where curves will be drawn: from ``low``, or half the chapter's lowest figure, to a uniform guess."""
     values = [experiment.chapter.get((name, experiment.metric)) for name in experiment.variants]
     rules = tuple((value.middle, not value.printed) for value in values if value)
-    vocabulary = max(variant(name).config.vocab_size for name in experiment.variants)
+    vocabulary = max(experiment.variant(name).config.vocab_size for name in experiment.variants)
     steps, full = experiment.budget(budget_name).steps, experiment.budget("chapter").steps
     return Frame(
         steps=steps,
@@ -154,7 +154,7 @@ def chart_frame(
 def chart_lines(sweep: Sweep) -> list[Line]:
     """One line a variant; a dashed one comes last, so that it lies on top of what it modifies."""
     order = sorted(sweep.experiment.variants, key=lambda name: style(name).dash != "solid")
-    return [Line(variant(name).short, style(name), sweep.curves(name)) for name in order]
+    return [Line(sweep.experiment.variant(name).short, style(name), sweep.curves(name)) for name in order]
 
 
 def asked(experiments: Sequence[Experiment], choice: Choice) -> tuple[Sweep, str | None]:
@@ -229,7 +229,7 @@ def _remarks(experiment: Experiment, rows: list[Row], choice: Choice, chapters_t
         )
     elif values:
         said.append(f"Green: within {100 * max(value.tolerance for value in values):.0f} % of the chapter.")
-        if noise := [variant(row.variant).short for row in rows if table.is_noise(row)]:
+        if noise := [experiment.variant(row.variant).short for row in rows if table.is_noise(row)]:
             said.append(f"Within seed noise (under two standard deviations): {plain(', '.join(noise))}.")
     return said
 

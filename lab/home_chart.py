@@ -8,7 +8,6 @@ from typing import Any
 from engine import corpus, reference
 from engine.experiments import EXPERIMENTS, ChapterValue, Experiment
 from engine.runs.store import Run
-from engine.variants import VARIANTS
 from lab.styles import style
 from lab.vega import COLOR, GRAY, INK, Spec, chart
 
@@ -47,7 +46,7 @@ def rungs(runs: Sequence[Run]) -> list[Rung]:
             row = shipped.rows.get(name) if shipped else None
             found[name] = Rung(
                 variant=name,
-                name=VARIANTS[name].short,
+                name=experiment.variant(name).short,
                 chapter=value,
                 reference=row.mean(METRIC) if row else None,
                 yours=_mean(runs, experiment, name, "chapter"),
@@ -63,7 +62,7 @@ def _mean(runs: Iterable[Run], experiment: Experiment, name: str, budget: str) -
         for run in runs
         if run.state == "done"
         and not run.spec.start_from
-        and run.spec.config == VARIANTS[name].config
+        and run.spec.config == experiment.variant(name).config
         and run.spec.budget == experiment.budget(budget, name)
         and run.spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256
     }

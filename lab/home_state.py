@@ -9,7 +9,6 @@ from engine import corpus, device, estimates, paths, reference
 from engine.experiments import EXPERIMENTS, Experiment
 from engine.runs import files, launch
 from engine.runs.store import ACTIVE, ENDED, Run, Store
-from engine.variants import VARIANTS
 from lab.chapter import Section
 from lab.controls import NBSP, about
 from lab.runs_view import SHOWN_STATES, shown_state, step_of
@@ -45,7 +44,7 @@ def _measured(experiments: Sequence[Experiment], runs: Sequence[Run], budget: st
         if run.state in ("done", "diverged") and not run.spec.start_from
     }
     return sum(
-        (VARIANTS[name].config, known.budget(budget, name)) in found
+        (known.variant(name).config, known.budget(budget, name)) in found
         for known in experiments
         for name in known.variants
     )
@@ -109,7 +108,8 @@ def _tokens(path: Path, stamp: int) -> int:  # noqa: ARG001 - a changed file is 
 def quick_text(experiment: Experiment) -> str:
     """How long its quick budget takes here, from what was timed; empty when nothing was."""
     try:
-        specs = launch.specs(experiment.id, "quick", (0,), corpus.TINYSHAKESPEARE)
+        trained_on = experiment.language or corpus.TINYSHAKESPEARE
+        specs = launch.specs(experiment.id, "quick", (0,), trained_on)
         seconds = estimates.sweep_seconds(specs)
     except (ValueError, RuntimeError):
         return ""

@@ -10,7 +10,6 @@ import streamlit as st
 from engine import corpus
 from engine.experiments import Experiment, parse_seeds
 from engine.runs.store import Run
-from engine.variants import variant
 from lab.controls import Settings, count, one_of, plain, user
 from lab.measured import Sweep
 
@@ -66,7 +65,7 @@ def guesses(experiment: Experiment, settings: Settings) -> None:
                 st.pills(
                     question,
                     experiment.variants,
-                    format_func=lambda name: plain(variant(name).short),
+                    format_func=lambda name: plain(experiment.variant(name).short),
                     key=settings.key(name),
                 )
 

@@ -5,17 +5,18 @@ import io
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine import corpus
 from engine.budget import Budget
 from engine.experiments import BREAKING, EXPERIMENTS, Experiment
+from engine.languages import shelf
 from engine.models.config import ModelConfig
 from engine.runs.launch import OWN
 from engine.runs.spec import RunSpec
 from engine.runs.store import Run
-from engine.variants import VARIANTS
 from lab.controls import duration, quantity
 from lab.runs_view import metric, model_name
 
@@ -43,29 +44,35 @@ def command(run: Run) -> Command:
         return Command(
             None, "No command repeats it: its warmup or learning rate was chosen by hand. Run again does."
         )
-    rung = VARIANTS.get(spec.variant)
     if known is not None and spec.variant == OWN:
         return Command(None, "No command repeats it: the model is your own. Run again does.")
-    if known is None or rung is None or spec.variant not in known.variants:
+    if known is None or spec.variant not in known.variants:
         return Command(None, "No command repeats it: its experiment or variant is no longer part of the lab.")
-    if rung.config != spec.config or _budget_today(known, spec) != spec.budget:
+    if _config_today(known, spec) != spec.config or _budget_today(known, spec) != spec.budget:
         return Command(
             None,
-            f"No command repeats it: {_other(run)} is not what it is in the lab today. Run again keeps it.",
+            f"No command repeats it: {_other(known, run)} is not what it is in the lab today. "
+            "Run again keeps it.",
         )
     words = ["python", "-m", "engine", "run", spec.experiment, "--budget", spec.budget_name]
     words += ["--seeds", str(spec.seed), "--variant", spec.variant]
-    if spec.corpus != corpus.TINYSHAKESPEARE:
+    if spec.corpus != (known.language or corpus.TINYSHAKESPEARE):
         words += ["--corpus", spec.corpus]
     return Command(shlex.join(words))
+
+
+def _config_today(known: Experiment, spec: RunSpec) -> ModelConfig:
+    config = known.variant(spec.variant).config
+    # An edited language has words of its own, which are no part of the variant.
+    return replace(config, vocab_size=spec.config.vocab_size) if known.language else config
 
 
 def _budget_today(known: Experiment, spec: RunSpec) -> Budget | None:
     return known.budget(spec.budget_name, spec.variant) if spec.budget_name in known.budgets else None
 
 
-def _other(run: Run) -> str:
-    if VARIANTS[run.spec.variant].config != run.spec.config:
+def _other(known: Experiment, run: Run) -> str:
+    if _config_today(known, run.spec) != run.spec.config:
         return f"the configuration of {run.spec.variant}"
     return f"its {run.spec.budget_name} budget"
 
@@ -149,7 +156,10 @@ def metrics_csv(records: Sequence[dict[str, Any]]) -> str:
 
 
 def corpus_title(corpus_id: str) -> str:
-    """A text's title, or its id when it is no longer on this machine."""
+    """A text's or language's title, or its id when it is no longer on this machine."""
+    if shelf.is_language(corpus_id):
+        with suppress(ValueError):
+            return shelf.title(corpus_id)
     return dict(corpus.listing()).get(corpus_id, corpus_id)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from engine.experiments import EXPERIMENTS
+from engine.experiments import EXPERIMENTS, PERPLEXITY
 from engine.runs import files
 from engine.runs.store import ACTIVE, ENDED, Run, State, Store, open_store
-from engine.variants import VARIANTS
+from engine.variants import VARIANTS, Variant
 from lab.controls import about, duration, plain
 
 # As people read them: "starting" is a running run that has not trained yet.
@@ -45,14 +45,20 @@ def shown_state(run: Run) -> State:
 
 def model_name(run: Run) -> str:
     """Which model a run trains: "average replaces, seed 2"; the bare id where the variant is no more."""
-    known = VARIANTS.get(run.spec.variant)
+    known = rung(run)
     return f"{known.short if known else run.spec.variant}, seed {run.spec.seed}"
+
+
+def rung(run: Run) -> Variant | None:
+    """The variant that a run trains, in the table of its experiment; None where it is no more."""
+    known = EXPERIMENTS.get(run.spec.experiment)
+    return (known.models if known else VARIANTS).get(run.spec.variant)
 
 
 def metric(run: Run) -> str:
     """The figure that its experiment compares."""
     known = EXPERIMENTS.get(run.spec.experiment)
-    return known.metric if known else "validation_perplexity"
+    return known.metric if known else PERPLEXITY
 
 
 def opened() -> tuple[Store, object, list[Run]]:
@@ -118,7 +124,7 @@ def matching(runs: Iterable[Run], search: str, states: Sequence[str], experiment
 
 
 def _haystack(run: Run) -> str:
-    known = VARIANTS.get(run.spec.variant)
+    known = rung(run)
     parts = (
         f"#{run.id}",
         run.spec.experiment,
@@ -134,14 +140,14 @@ def _haystack(run: Run) -> str:
     return "\n".join(parts).lower()
 
 
-def curve(directory: Path) -> Curve:
-    """(step, held-out perplexity, held-out loss in nats) at every evaluation so far."""
+def curve(directory: Path, figure: str = PERPLEXITY) -> Curve:
+    """(step, that figure, held-out loss in nats) at every evaluation so far."""
     stamp = _stamp(directory / "metrics.jsonl")
-    return _curve(directory, stamp) if stamp else ()
+    return _curve(directory, stamp, figure) if stamp else ()
 
 
 @lru_cache(maxsize=2048)
-def _curve(directory: Path, stamp: Stamp) -> Curve:  # noqa: ARG001 - a changed file is another entry
+def _curve(directory: Path, stamp: Stamp, figure: str) -> Curve:  # noqa: ARG001 - a changed file is another entry
     points = []
     with suppress(OSError):
         for line in (directory / "metrics.jsonl").read_bytes().split(b"\n")[:-1]:
@@ -151,7 +157,7 @@ def _curve(directory: Path, stamp: Stamp) -> Curve:  # noqa: ARG001 - a changed 
                     points.append(
                         (
                             int(record["step"]),
-                            record.get("validation_perplexity"),
+                            record.get(figure),
                             record.get("validation_loss_nats"),
                         )
                     )
@@ -194,7 +200,7 @@ def table(store: Store, runs: Sequence[Run], queued: Sequence[int]) -> pd.DataFr
 def _row(store: Store, run: Run, queued: Sequence[int]) -> tuple[object, ...]:
     directory = store.directory(run.id)
     waits = run.state == "queued" and run.attempt == 1
-    points = () if waits else curve(directory)
+    points = () if waits else curve(directory, metric(run))
     record = {} if waits or run.state == "done" else files.last_record(directory)
     reason, seconds = run.reason, run.seconds
     if run.state == "queued":

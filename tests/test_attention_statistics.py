@@ -13,7 +13,8 @@ from engine.evaluation import FROZEN, attention_statistics
 from engine.models.config import Connection, ModelConfig
 from engine.models.mixers import ATTENTION, CausalSelfAttention
 from engine.models.transformer import Transformer
-from engine.training import PROBE_WINDOWS, Training
+from engine.tasks import PROBE_WINDOWS, TextTask
+from engine.training import Training
 from engine.variants import VARIANTS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -46,9 +47,8 @@ def tokens(config, windows=PROBE_WINDOWS, length=128):
 
 def training(config=SMALL, budget=BUDGET, seed=0, **more):
     ids = torch.randint(config.vocab_size, (600,), generator=torch.Generator().manual_seed(1))
-    return Training(
-        config=config, budget=budget, seed=seed, train_ids=ids[:400], held_out_ids=ids[400:], **more
-    )
+    task = TextTask(ids[:400], ids[400:], budget.context_length)
+    return Training(config=config, budget=budget, seed=seed, task=task, **more)
 
 
 def by_hand(made, ids):
@@ -179,14 +179,15 @@ def test_evaluations_and_final_figures_have_them():
     for name in NAMES:
         assert [record["step"] for record in records if name in record] == evaluated
         assert run.result.measured[name] == records[-1][name]
-    assert vars(attention_statistics(run.model, run.probe)) == {name: records[-1][name] for name in NAMES}
+    looked = vars(attention_statistics(run.model, run.task.probe))
+    assert looked == {name: records[-1][name] for name in NAMES}
 
 
 def test_the_probe_is_held_out_fixed_and_spread():
-    run = training()
-    assert run.probe.shape == (16, 8)
-    assert torch.equal(run.probe, training(seed=1).probe)
-    places = [next(n for n, w in enumerate(run.held_out) if torch.equal(w[:-1], row)) for row in run.probe]
+    task = training().task
+    assert task.probe.shape == (16, 8)
+    assert torch.equal(task.probe, training(seed=1).task.probe)
+    places = [next(n for n, w in enumerate(task.held_out) if torch.equal(w[:-1], row)) for row in task.probe]
     assert places == sorted(set(places))
 
 
@@ -238,13 +239,14 @@ def test_recording_them_costs_at_most_a_twentieth_of_training():
     """Side by side in turns, in processor time: the least disturbed turn of each."""
     config, budget = VARIANTS["divided-128"].config, Budget(steps=1500, batch_size=32)
     ids = tokens(config, windows=1, length=16_384)[0]
-    run = Training(config=config, budget=budget, seed=0, train_ids=ids, held_out_ids=ids[:4096])
-    assert run.probe.shape == (PROBE_WINDOWS, 128)
+    task = TextTask(ids, ids[:4096], budget.context_length)
+    run = Training(config=config, budget=budget, seed=0, task=task)
+    assert task.probe.shape == (PROBE_WINDOWS, 128)
     run.advance()
     turns = [
         (
             cpu_seconds(lambda: [run.advance() for _ in range(2)]) / 2,
-            cpu_seconds(lambda: attention_statistics(run.model, run.probe)),
+            cpu_seconds(lambda: attention_statistics(run.model, task.probe)),
         )
         for _ in range(6)
     ]

@@ -15,6 +15,9 @@ import pytest
 from engine import __main__, commands, corpus, device, paths, reference
 from engine.budget import Budget
 from engine.experiments import AVERAGES, EXPERIMENTS
+from engine.language_experiments import WINOGRAD_CLOSED
+from engine.languages import shelf
+from engine.languages.winograd import CLOSED
 from engine.measurements import MEASUREMENTS, VARIANCE, Measurement
 from engine.reference import Reference, ReferenceRow
 from engine.runs import files
@@ -220,6 +223,22 @@ RUN = ("run", "averages")
         (("run", "scaling-variance", "--seeds", "1,1"), ["seed 1 is given twice", "each once"]),
         (("run", "scaling-variance", "--corpus", "tinyshakespeare"), ["scaling-variance reads no text"]),
         (("run", "norm-gradients", "--corpus", "python-reference"), ["always reads Tiny Shakespeare"]),
+        (
+            ("run", "winograd-closed", "--corpus", "tinyshakespeare"),
+            [
+                "'tinyshakespeare' is no language that winograd-closed trains on",
+                "allowed: winograd-closed or",
+            ],
+        ),
+        (("run", "winograd-open", "--corpus", "winograd-closed"), ["allowed: winograd-open or one edited"]),
+        (("run", "induction", "--corpus", "winograd-open"), ["allowed: induction."]),
+        (("run", "induction", "--corpus", "../../etc/passwd"), ["'../../etc/passwd'", "allowed: induction."]),
+        (("run", "winograd-closed", "--corpus", f"winograd-{'0' * 16}"), ["is not on this machine"]),
+        (("run", "winograd-closed", "--variant", "block"), ["no variant 'block' in winograd-closed"]),
+        (
+            (*RUN, "--corpus", "winograd-closed"),
+            ["winograd-closed is a language; averages trains on a text."],
+        ),
     ],
 )
 def test_a_wrong_argument_is_one_sentence_and_exit_2(home, monkeypatch, arguments, said):
@@ -346,6 +365,49 @@ def test_a_precision_that_there_is_not_is_refused(instant, tiny_corpus):
     assert_refused(*refused, "precision is 'float8'; allowed: float32, bfloat16.")
     untrained = cli("run", "scaling-variance", "--precision", "bfloat16")
     assert_refused(*untrained, "scaling-variance trains nothing, so it has no --precision.")
+
+
+def test_an_experiment_of_a_language_needs_no_text(instant, monkeypatch):
+    monkeypatch.setattr(corpus, "default_corpus_id", lambda: pytest.fail("fetched a text"))
+    instant.outcomes["one-block"] = {"state": "done", "measured": {"accuracy": 0.9275, "wrong_noun": 0.0725}}
+    names = ("--variant", "one-block", "--variant", "average")
+    code, out, _ = cli("run", "winograd-closed", "--seeds", f"0,{SEED}", *names, "--json")
+    assert code == 0
+    rows = strict(out)["rows"]
+    assert [(row["variant"], row["seed"]) for row in rows[1:3]] == [("average", 0), ("one-block", SEED)]
+    assert rows[0]["measured"] == {"accuracy": 0.9275, "wrong_noun": 0.0725}
+    assert {run.spec.corpus for run in Store().runs()} == {"winograd-closed"}
+    assert cli("run", "winograd-closed", *names)[1].splitlines()[1].split() == [
+        "one-block",
+        "seed",
+        "0",
+        "0.927",
+    ]
+
+
+def test_an_edited_language_is_run_by_its_id(instant):
+    edited = shelf.keep(replace(CLOSED, nouns=CLOSED.nouns[:9]))
+    code, out, _ = cli("run", "winograd-closed", "--corpus", edited, "--json")
+    assert (code, len(strict(out)["rows"])) == (0, 4)
+    assert {run.spec.config.vocab_size for run in Store().runs()} == {12 + 9 + 8}
+    refused = cli("run", "winograd-open", "--corpus", edited)
+    assert (refused[0], refused[1]) == (2, "")
+
+
+def test_show_gives_the_shares_that_the_chapter_prints(no_reference):
+    rows = strict(cli("show", "winograd-closed", "--json")[1])["rows"]
+    said = {(row["variant"], row["metric"]): row["chapter"] for row in rows}
+    assert said == {
+        ("average", "accuracy"): 0.279,
+        ("average-added", "accuracy"): None,
+        ("one-block", "accuracy"): 0.927,
+        ("two-blocks", "accuracy"): 1.0,
+        ("average", "wrong_noun"): 0.5,
+    }
+    assert [row["chapter"] for row in strict(cli("show", "induction", "--json")[1])["rows"]] == [None, None]
+    printed = cli("show", "winograd-closed", "--markdown")[1]
+    assert "| uniform average | 0.279 | – | – |" in printed
+    assert "| uniform average: share that names the wrong noun of the pair | 0.500 |" in printed
 
 
 def test_without_the_chapters_text_run_says_so_and_goes_on(instant, monkeypatch):
@@ -570,3 +632,45 @@ def test_who_has_read_enough_is_no_error(home):
     )
     listing.stdout.close()
     assert listing.communicate()[1] == ""
+
+
+def test_a_language_is_trained_in_earnest_and_its_reference_is_shown(home, no_reference, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_SLOTS", "2")
+    device.describe.cache_clear()
+    tiny = replace(TINY, context_length=17)
+    names = ("average", "one-block")
+    only(
+        monkeypatch,
+        replace(
+            WINOGRAD_CLOSED,
+            variants=names,
+            chapter={key: value for key, value in WINOGRAD_CLOSED.chapter.items() if key[0] in names},
+            budgets={"quick": tiny, "chapter": tiny},
+            own_budgets={},
+            seeds=(SEED,),
+        ),
+    )
+    code, out, err = cli("reproduce", "--write-reference")
+    device.describe.cache_clear()
+    assert (code, out) == (0, "")
+    assert err.endswith("winograd-closed: wrote winograd-closed.json\n")
+    runs = Store().runs()
+    assert [(run.spec.variant, run.state, run.spec.seed) for run in runs] == [
+        (n, "done", SEED) for n in names
+    ]
+    shipped = reference.load("winograd-closed")
+    assert shipped.corpus_sha256 == CLOSED.sha256
+    for run in runs:
+        row, measured = shipped.rows[run.spec.variant], run.measured
+        assert row.measured == {str(SEED): measured}
+        assert [step for step, _ in row.curves[str(SEED)]] == [0, 10]
+        assert row.curves[str(SEED)][-1][1] == pytest.approx(measured["accuracy"], abs=1e-3)
+        assert row.losses == pytest.approx(
+            reference.first_losses(run.spec.config, "winograd-closed"), abs=1e-3
+        )
+        shares = [measured[name] for name in ("accuracy", "wrong_noun", "other")]
+        assert sum(shares) == pytest.approx(1)
+    rows = strict(cli("show", "winograd-closed", "--json")[1])["rows"]
+    assert rows[0]["reference"]["mean"] == runs[0].measured["accuracy"]
+    assert cli("reproduce")[:2] == (0, "")
+    assert len(Store().runs()) == 2, "measured already"

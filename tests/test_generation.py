@@ -14,6 +14,7 @@ from engine.budget import Budget
 from engine.generation import generate, longest_context, next_logits, next_probabilities, stream_text
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
+from engine.tasks import TextTask
 from engine.training import Training
 from engine.variants import VARIANTS
 
@@ -268,8 +269,11 @@ def test_streamed_text_of_a_trained_model_is_the_decoded_text(chinese):
         config=ModelConfig(mixer="attention", connection="add", positions="learned", max_positions=32),
         budget=Budget(steps=20, batch_size=8, context_length=32, learning_rate=1e-2),
         seed=0,
-        train_ids=torch.tensor(chinese.train_ids.astype("int64")),
-        held_out_ids=torch.tensor(chinese.held_out_ids[:200].astype("int64")),
+        task=TextTask(
+            torch.tensor(chinese.train_ids.astype("int64")),
+            torch.tensor(chinese.held_out_ids[:200].astype("int64")),
+            context_length=32,
+        ),
     )
     list(run.records())
     prompt = chinese.encode(EMOJI)

@@ -266,9 +266,9 @@ def test_with_many_runs_only_the_newest_are_read(store, monkeypatch):
     read = []
     real = runs_view.curve
 
-    def counted(directory):
+    def counted(directory, figure):
         read.append(directory)
-        return real(directory)
+        return real(directory, figure)
 
     monkeypatch.setattr(runs_view, "curve", counted)
     page = opened()

@@ -55,7 +55,7 @@ def test_it_is_what_training_records_and_comes_before_the_step(tiny, monkeypatch
             parameter.copy_(training.before[name])
     training.batches.manual_seed(0)
     training.model.zero_grad()
-    training._loss(training._batch()).backward()
+    training._loss(training.task.batch(training.batches, 2)).backward()
     assert row["qkv"] == pytest.approx(block_gradient_norms(training.model), rel=1e-5)
 
 

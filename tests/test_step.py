@@ -10,6 +10,7 @@ from engine.budget import Budget
 from engine.models.linear import by_torch_alone
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
+from engine.tasks import TextTask
 from engine.training import Training
 from engine.variants import variant
 
@@ -19,7 +20,8 @@ BUDGET = Budget(steps=20, batch_size=16, context_length=64)
 
 
 def training(config=BLOCK, budget=BUDGET):
-    return Training(config=config, budget=budget, seed=0, train_ids=IDS, held_out_ids=IDS[:400])
+    task = TextTask(IDS, IDS[:400], budget.context_length)
+    return Training(config=config, budget=budget, seed=0, task=task)
 
 
 def plain_loop(config, budget):

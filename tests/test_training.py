@@ -13,6 +13,7 @@ from engine.budget import Budget
 from engine.evaluation import mean_loss, perplexity, windows
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer, parameter_count
+from engine.tasks import TextTask
 from engine.training import Training
 from engine.variants import VARIANTS
 
@@ -48,9 +49,8 @@ def one_thread():
 
 def training(config=CONFIGS["no-context"], budget=BUDGET, seed=3, **more):
     ids = torch.randint(config.vocab_size, (600,), generator=torch.Generator().manual_seed(1))
-    return Training(
-        config=config, budget=budget, seed=seed, train_ids=ids[:500], held_out_ids=ids[500:], **more
-    )
+    task = TextTask(ids[:500], ids[500:], budget.context_length, budget.also_at)
+    return Training(config=config, budget=budget, seed=seed, task=task, **more)
 
 
 def weights(run):
@@ -95,7 +95,8 @@ def test_other_lengths_are_evaluated_at_the_end():
     measured = run.result.measured
     assert measured["perplexity_16"] == pytest.approx(measured["validation_perplexity"])
     for length in (8, 64):
-        loss = mean_loss(run.model, windows(run.held_out_ids, length))
+        loss = mean_loss(run.model, run.task.also[length])
+        assert run.task.also[length].shape == (99 // length, length + 1)
         assert measured[f"perplexity_{length}"] == pytest.approx(math.exp(loss))
 
 

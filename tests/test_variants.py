@@ -10,6 +10,7 @@ from dataclasses import fields
 import pytest
 
 from engine.experiments import EXPERIMENTS
+from engine.language_variants import INDUCTION, WINOGRAD
 from engine.models import block, mixers, positions
 from engine.models.config import ModelConfig
 from engine.variants import VARIANTS, variant
@@ -30,8 +31,11 @@ PRINTED = {
     "scaling-training": {
         f"{kind}-{width}" for kind in ("divided", "undivided") for width in (32, 128, 256, 1024)
     },
+    "winograd-open": {"average", "one-block", "two-blocks"},
     "winograd-closed": {"average", "one-block", "two-blocks"},
 }
+TABLES = {"text": VARIANTS, "winograd": WINOGRAD, "induction": INDUCTION}
+ALL = [pytest.param(made, id=f"{name}:{key}") for name, rows in TABLES.items() for key, made in rows.items()]
 
 
 def changed_fields(one, other):
@@ -72,24 +76,33 @@ def test_no_two_variants_are_the_same_model():
     ) - len(RENAMED)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_an_id_is_of_lower_case_words_with_hyphens(name):
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
-    assert VARIANTS[name].id == name
+@pytest.mark.parametrize("rows", [WINOGRAD, INDUCTION], ids=["winograd", "induction"])
+def test_the_models_of_a_language_change_one_field_of_their_parent_or_are_roots(rows):
+    for number, made in enumerate(rows.values()):
+        parent = ModelConfig() if made.parent is None else rows[made.parent].config
+        assert made.parent in (None, *list(rows)[:number])
+        assert changed_fields(made.config, parent) == set(made.change)
+        assert len(made.change) == 1 or made.parent is None
+    assert len({made.config for made in rows.values()}) == len(rows)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_variant_says_what_it_is_in_one_line(name):
-    made = VARIANTS[name]
+@pytest.mark.parametrize("made", ALL)
+def test_an_id_is_of_lower_case_words_with_hyphens(made):
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", made.id)
+    assert any(rows.get(made.id) is made for rows in TABLES.values())
+
+
+@pytest.mark.parametrize("made", ALL)
+def test_a_variant_says_what_it_is_in_one_line(made):
     assert made.title
     assert 0 < len(made.short) <= 20
     assert made.claim.endswith(".")
     assert "\n" not in made.claim
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_its_source_is_a_class_that_a_page_can_print(name):
-    module, _, class_name = VARIANTS[name].source.partition(".")
+@pytest.mark.parametrize("made", ALL)
+def test_its_source_is_a_class_that_a_page_can_print(made):
+    module, _, class_name = made.source.partition(".")
     found = getattr(importlib.import_module(f"engine.models.{module}"), class_name)
     assert inspect.isclass(found)
     assert found.__module__ == f"engine.models.{module}"
@@ -109,14 +122,15 @@ def test_the_printed_ids_exist(name):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_variants_of_an_experiment_have_names_of_their_own(name):
-    shown = [VARIANTS[variant_id] for variant_id in EXPERIMENTS[name].variants]
+    shown = [EXPERIMENTS[name].variant(variant_id) for variant_id in EXPERIMENTS[name].variants]
     assert len({made.title for made in shown}) == len({made.short for made in shown}) == len(shown)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_no_variant_is_left_over(name):
-    used = {variant_id for shown in EXPERIMENTS.values() for variant_id in shown.variants}
-    assert name in used or any(made.parent == name for made in VARIANTS.values())
+@pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
+def test_no_variant_is_left_over(rows):
+    tables = [shown for shown in EXPERIMENTS.values() if shown.models is rows]
+    used = {variant_id for shown in tables for variant_id in shown.variants}
+    assert set(rows) == used | {made.parent for made in rows.values() if made.parent}
 
 
 def defined_in(module):

@@ -46,6 +46,7 @@ from engine.models.config import MAX_LAYERS, ModelConfig
 from engine.models.linear import by_torch_alone
 from engine.models.transformer import Transformer
 from engine.runs.local import usable_cores
+from engine.tasks import TextTask
 from engine.training import Training
 from engine.variants import variant
 
@@ -243,8 +244,7 @@ def our_step(task: Task, dtype: Precision, rounds: int) -> Step:
             precision=dtype,
         ),
         seed=SEED,
-        train_ids=task.ids,
-        held_out_ids=task.ids[: 10 * CONTEXT_LENGTH],
+        task=TextTask(task.ids, task.ids[: 10 * CONTEXT_LENGTH], CONTEXT_LENGTH, device=task.device),
         device=task.device,
     )
     return training.advance

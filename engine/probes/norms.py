@@ -20,6 +20,7 @@ from engine.budget import Budget
 from engine.corpus import Corpus
 from engine.experiments import MAX_SEED, parse_seeds
 from engine.measurements import PLACEMENTS
+from engine.tasks import TextTask
 from engine.training import PROJECTIONS, Training
 from engine.variants import variant
 
@@ -42,8 +43,11 @@ def gradients(
         config=variant(placement).config,
         budget=Budget(steps=1, batch_size=batch, context_length=context),
         seed=seed,
-        train_ids=torch.from_numpy(text.train_ids.astype("int64")),
-        held_out_ids=torch.from_numpy(text.held_out_ids.astype("int64")),
+        task=TextTask(
+            torch.from_numpy(text.train_ids.astype("int64")),
+            torch.from_numpy(text.held_out_ids.astype("int64")),
+            context,
+        ),
     )
     loss = training.advance().item()  # its gradients are those from before the step
     blocks = training.model.blocks

@@ -7,6 +7,7 @@ pid.N.json                supervisor   its pid and the trainer's; the mtime is a
 cancel.N                  anyone       "cancel" or "stop": finish attempt N at the next step
 metrics.jsonl             trainer      one record a line
 checkpoint.safetensors    trainer      weights, optimiser, generators; the step in its header
+weights/STEP.safetensors  trainer      weights alone, at the steps that the budget keeps
 outcome.json              trainer      how the attempt ended, as the trainer saw it
 exit.N.json               supervisor   how the trainer's process ended
 log.txt                   trainer      whatever it printed
@@ -94,6 +95,12 @@ def records(directory: Path) -> list[dict[str, Any]]:
         with suppress(ValueError):
             found.append(json.loads(line))
     return found
+
+
+def kept_weights(directory: Path) -> dict[int, Path]:
+    """The weights kept over a run's steps, by step, ascending."""
+    found = {int(path.stem): path for path in (directory / "weights").glob("*.safetensors")}
+    return dict(sorted(found.items()))
 
 
 def last_record(directory: Path) -> dict[str, Any]:

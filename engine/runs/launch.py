@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from engine import corpus
 from engine.experiments import BREAKING, RESCUE, Experiment, experiment
+from engine.languages import shelf
 from engine.measurements import Measurement
 from engine.models.config import ModelConfig
 from engine.runs.spec import RunSpec
-from engine.variants import variant
 
 OWN = "own"  # stands for a variant in runs of a configuration that is none
 
@@ -22,17 +22,18 @@ def specs(
 ) -> list[RunSpec]:
     """The runs of a sweep, seed by seed, so that a first whole comparison is there early.
 
-    Raises ValueError: when a name is unknown or a variant is none of the experiment's; CorpusError (a
-        ValueError): when the text cannot be had.
+    corpus_id: of a text, or of a language for an experiment that has one.
+    Raises ValueError: when a name is unknown, a variant is none of the experiment's, or the corpus is of
+        another kind than it trains on; CorpusError (a ValueError): when the text cannot be had.
     """
     chosen = check_names(experiment_id, budget_name, variants)
-    sha256 = corpus.sha256_of(corpus_id)
+    sha256 = source_sha256(chosen, corpus_id)
     return [
         RunSpec(
             experiment=chosen.id,
             variant=name,
             budget_name=budget_name,
-            config=variant(name).config,
+            config=config_of(chosen, name, corpus_id),
             budget=chosen.budget(budget_name, name),
             corpus=corpus_id,
             corpus_sha256=sha256,
@@ -46,17 +47,18 @@ def specs(
 def own(experiment_id: str, config: ModelConfig, budget_name: str, seed: int, corpus_id: str) -> RunSpec:
     """A run of a configuration of the reader's own, beside an experiment's variants.
 
-    Raises ValueError: when the experiment or budget is unknown; CorpusError (a ValueError): when the text
-        cannot be had.
+    Raises ValueError: when the experiment or budget is unknown, or the corpus is of another kind than it
+        trains on; CorpusError (a ValueError): when the text cannot be had.
     """
+    chosen = experiment(experiment_id)
     return RunSpec(
         experiment=experiment_id,
         variant=OWN,
         budget_name=budget_name,
         config=config,
-        budget=experiment(experiment_id).budget(budget_name),
+        budget=chosen.budget(budget_name),
         corpus=corpus_id,
-        corpus_sha256=corpus.sha256_of(corpus_id),
+        corpus_sha256=source_sha256(chosen, corpus_id),
         seed=seed,
     )
 
@@ -68,7 +70,7 @@ def breaking(seeds: Sequence[int], corpus_id: str, settings: Sequence[tuple[int,
     Raises ValueError: when a number is out of range; CorpusError (a ValueError): when the text cannot be had.
     """
     usual, sha256 = BREAKING.budget("quick"), corpus.sha256_of(corpus_id)
-    post_norm = variant(BREAKING.variants[0])
+    post_norm = BREAKING.variant(BREAKING.variants[0])
     return [
         RunSpec(
             experiment=BREAKING.id,
@@ -100,6 +102,33 @@ def rescue(run_id: int, collapsed: RunSpec) -> RunSpec:
         variant=collapsed.variant.removeprefix("un"),
         config=replace(collapsed.config, score_scale="sqrt"),
     )
+
+
+def config_of(chosen: Experiment, variant_id: str, corpus_id: str) -> ModelConfig:
+    """A variant's configuration on that corpus: an edited language may have more or fewer words."""
+    config = chosen.variant(variant_id).config
+    if not chosen.language:
+        return config
+    return replace(config, vocab_size=len(shelf.load(corpus_id).words))
+
+
+def source_sha256(chosen: Experiment, corpus_id: str) -> str:
+    """The sha256 of the text or language that an experiment is to train on.
+
+    Raises ValueError: when it is of another kind than the experiment trains on; CorpusError (a ValueError):
+        when a text cannot be had.
+    """
+    if not chosen.language:
+        if shelf.is_language(corpus_id):
+            raise ValueError(f"{corpus_id} is a language; {chosen.id} trains on a text.")
+        return corpus.sha256_of(corpus_id)
+    kind = shelf.load(corpus_id).kind if shelf.is_language(corpus_id) else "a text"
+    if kind != chosen.language:
+        edited = " or one edited from it" if chosen.language.startswith("winograd") else ""
+        raise ValueError(
+            f"{corpus_id!r} is no language that {chosen.id} trains on; allowed: {chosen.language}{edited}."
+        )
+    return shelf.sha256_of(corpus_id)
 
 
 def check_names(experiment_id: str, budget_name: str, variants: Sequence[str] | None = None) -> Experiment:

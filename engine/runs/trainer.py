@@ -66,35 +66,41 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
 def prepared(directory: Path, attempt: int, spec: RunSpec) -> "Training":
     """The training as it goes on: from its own checkpoint, another run's weights, or the seed's.
 
-    Raises ValueError: when the text changed, or what it starts from is no longer there.
+    Raises ValueError: when the text or language changed, or what it starts from is no longer there.
     """
-    import torch
-
-    from engine import checkpoint, corpus, device
+    from engine import checkpoint, device
+    from engine.tasks import task_of
     from engine.training import Training
 
-    text = corpus.load(spec.corpus, spec.config.vocab_size, spec.budget.context_length)
-    if text.sha256 != spec.corpus_sha256:
-        raise ValueError(f"the text {spec.corpus} changed since this run was asked for.")
     here = device.probe()
+    task = task_of(spec, here.kind)
     files.write_json(directory / "environment.json", environment(here.title))
     saved = directory / "checkpoint.safetensors"
     training = Training(
         config=spec.config,
         budget=spec.budget,
         seed=spec.seed,
-        train_ids=torch.from_numpy(text.train_ids.astype("int64")),
-        held_out_ids=torch.from_numpy(text.held_out_ids.astype("int64")),
+        task=task,
         device=here.kind,
         save=lambda tensors, header: checkpoint.save(saved, tensors, header),
+        keep=lambda tensors, header: checkpoint.save(kept_at(directory, header["step"]), tensors, header),
         stop=_StopFile(directory, attempt),
     )
     if saved.exists():
         training.restore(*checkpoint.load(saved))
     elif spec.start_from:
         checkpoint.restore_model(training.model, _weights_to_start_with(directory, spec))
-    _keep_records_up_to(directory, training.step if saved.exists() else -1)
+    last = training.step if saved.exists() else -1
+    _keep_records_up_to(directory, last)
+    _keep_weights_up_to(directory, last)
     return training
+
+
+def kept_at(directory: Path, step: int) -> Path:
+    """Where the weights of a step lie, or will lie; the folder is made."""
+    folder = directory / "weights"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{step}.safetensors"
 
 
 def _weights_to_start_with(directory: Path, spec: RunSpec) -> "dict[str, Tensor]":
@@ -139,6 +145,14 @@ def _keep_records_up_to(directory: Path, step: int) -> None:
     kept = [record for record in files.records(directory) if record["step"] <= step]
     lines = "".join(json.dumps(record) + "\n" for record in kept)
     files.write_bytes(directory / "metrics.jsonl", lines.encode())
+
+
+def _keep_weights_up_to(directory: Path, step: int) -> None:
+    """Drop the weights of later steps, and whatever a kill left half written."""
+    kept = [path for number, path in files.kept_weights(directory).items() if number <= step]
+    for path in (directory / "weights").glob("*"):
+        if path not in kept:
+            path.unlink()
 
 
 def environment(device_title: str) -> dict[str, Any]:

@@ -1,0 +1,290 @@
+"""Tasks: what is drawn for a text is what always was, a language's figures count what they say."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from engine import checkpoint
+from engine.budget import Budget
+from engine.evaluation import predictions
+from engine.experiments import EXPERIMENTS, METRICS, experiment
+from engine.languages import shelf
+from engine.languages.induction import INDUCTION
+from engine.languages.winograd import CLOSED, DECISION, Winograd
+from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer
+from engine.runs import launch
+from engine.tasks import InductionTask, TextTask, WinogradTask, answers, task_of, task_of_language
+from engine.training import Training
+
+LANGUAGES = [name for name, shown in EXPERIMENTS.items() if shown.language]
+SMALL = Winograd(
+    nouns=("ant", "bee", "cow", "dog", "elk"), crosser=("tired", "slow"), crossed=("wet", "steep")
+)
+BLOCK = replace(
+    experiment("winograd-closed").variant("one-block").config,
+    vocab_size=len(SMALL.words),
+    d_model=16,
+    d_ff=16,
+)
+BUDGET = Budget(steps=30, batch_size=4, context_length=17, evaluate_every=20, checkpoint_every=10)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def never():
+    return False
+
+
+def training(language=SMALL, config=BLOCK, budget=BUDGET, seed=3, **more):
+    return Training(config=config, budget=budget, seed=seed, task=task_of_language(language, seed), **more)
+
+
+class Always(torch.nn.Module):
+    """A model that names the token that ``choose`` gives for each row and position, as sure as it is told."""
+
+    def __init__(self, choose, vocabulary, sure=30.0):
+        super().__init__()
+        self.choose, self.vocabulary, self.sure = choose, vocabulary, sure
+
+    def forward(self, ids):
+        return self.sure * F.one_hot(self.choose(ids), self.vocabulary).float()
+
+
+# A text
+
+
+@pytest.mark.parametrize(("seed", "size", "context"), [(0, 64, 128), (7, 3, 16), (2**53 + 1, 1, 1)])
+def test_windows_of_a_text_are_drawn_as_they_always_were(seed, size, context):
+    """References and resumed runs of earlier versions depend on it, bit for bit."""
+    ids = torch.arange(1000)
+    task = TextTask(ids[:900], ids[900 - context :], context)
+    drawn, again = (torch.Generator().manual_seed(seed) for _ in range(2))
+    for _ in range(3):
+        starts = torch.randint(900 - context, (size, 1), generator=again)
+        assert torch.equal(task.batch(drawn, size), ids[starts + torch.arange(context + 1)])
+    assert torch.equal(drawn.get_state(), again.get_state())
+
+
+def test_a_text_too_short_for_its_window_is_refused():
+    with pytest.raises(ValueError, match=r"16 training tokens; a window of 16 needs 17\."):
+        TextTask(torch.arange(16), torch.arange(17), 16)
+
+
+def test_predictions_are_those_of_the_model_position_by_position():
+    torch.manual_seed(0)
+    model = Transformer(replace(BLOCK, dropout=0.5))
+    rows = torch.randint(len(SMALL.words), (1000, 18))  # more than one batch of an evaluation
+    losses, likeliest = predictions(model, rows)
+    assert model.training
+    logits = model.eval()(rows[:, :-1])
+    expected = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="none").view(1000, 17)
+    assert torch.allclose(losses, expected, atol=1e-5)
+    assert torch.equal(likeliest, logits.argmax(-1))
+
+
+# A Winograd language
+
+
+def test_batches_are_sentences_of_training_and_every_one_comes():
+    task, split = WinogradTask(SMALL, seed=1), SMALL.split(1)
+    drawn = task.batch(torch.Generator().manual_seed(0), 2000)
+    assert drawn.shape == (2000, 18)
+    trained = SMALL.rows(SMALL.sentences(split.train)).tolist()
+    assert sorted(map(tuple, trained)) == sorted({tuple(row) for row in drawn.tolist()})
+    held_out = SMALL.rows(SMALL.sentences(split.held_out))
+    assert torch.equal(task.held_out, torch.from_numpy(held_out))
+    assert task.probe.shape == (16, 17)
+    assert {tuple(row) for row in task.probe.tolist()} <= {tuple(row[:-1]) for row in held_out.tolist()}
+
+
+def first_noun(ids):
+    return ids[:, 1:2].expand_as(ids)
+
+
+def second_noun(ids):
+    return ids[:, 6:7].expand_as(ids)
+
+
+@pytest.mark.parametrize(
+    ("choose", "shares"),
+    [
+        (first_noun, (0.5, 0.5, 0.0)),
+        (second_noun, (0.5, 0.5, 0.0)),
+        (torch.zeros_like, (0.0, 0.0, 1.0)),
+    ],
+)
+def test_a_model_without_a_rule_is_scored_by_what_it_names(choose, shares):
+    task = WinogradTask(SMALL, seed=0)
+    found = task.evaluate(Always(choose, len(SMALL.words)), never)
+    assert (found["accuracy"], found["wrong_noun"], found["other"]) == shares
+
+
+def test_only_the_deciding_position_is_scored():
+    task = WinogradTask(SMALL, seed=0)
+    right = task.held_out[:, 1:].clone()
+    assert answers(task.held_out, right) == {"accuracy": 1.0, "wrong_noun": 0.0, "other": 0.0}
+    right[:, DECISION] = 0
+    assert answers(task.held_out, right)["accuracy"] == 0
+    elsewhere = torch.zeros_like(right)
+    elsewhere[:, DECISION] = task.held_out[:, DECISION + 1]
+    assert answers(task.held_out, elsewhere)["accuracy"] == 1
+
+
+def test_a_model_that_is_lost_has_no_shares():
+    run = training(budget=replace(BUDGET, learning_rate=1e9))
+    list(run.records())
+    assert run.result.state == "diverged"
+    assert run.result.measured == {
+        "accuracy": None,
+        "wrong_noun": None,
+        "other": None,
+        "train_accuracy": None,
+    }
+    late = training()
+    whole = late.model.forward
+    late.model.forward = lambda ids: (
+        whole(ids) * (1.0 if late.model.training or late.step < 30 else float("nan"))
+    )
+    list(late.records())
+    assert (late.result.state, late.result.measured["accuracy"]) == ("diverged", None)
+    assert late.result.reason == "diverged at step 30: share of right answers is no number"
+
+
+# Repeated tokens
+
+
+def test_a_model_that_looks_up_the_last_time_continues_every_repeat():
+    def looked_up(ids):
+        found = torch.zeros_like(ids)
+        for number, row in enumerate(ids.tolist()):
+            for position, token in enumerate(row):
+                before = [p for p in range(position) if row[p] == token]
+                found[number, position] = row[before[-1] + 1] if before else 0
+        return found
+
+    task = InductionTask(INDUCTION, seed=0)
+    task.held_out = task.held_out[:40]
+    found = task.evaluate(Always(looked_up, 64), never)
+    assert found["accuracy"] == 1
+    assert found["early_accuracy"] < 0.1
+    assert found["late_loss_nats"] == pytest.approx(0, abs=1e-6)
+    assert found["in_context_nats"] == pytest.approx(-found["early_loss_nats"], abs=1e-6)
+    assert found["late_loss_nats"] < found["validation_loss_nats"] < found["early_loss_nats"]
+
+
+def test_a_model_that_guesses_has_no_context_to_gain_by():
+    model = Always(torch.zeros_like, 64, sure=0.0)
+    found = InductionTask(INDUCTION, seed=0).evaluate(model, never)
+    assert found["in_context_nats"] == pytest.approx(0, abs=1e-4)
+    assert found["early_loss_nats"] == pytest.approx(4.1589, abs=1e-4)  # log 64
+
+
+# What a run asks for
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_a_run_trains_on_the_language_that_it_names_split_by_its_seed(name):
+    for seed in (4, 5):
+        (asked,) = launch.specs(name, "quick", (seed,), name, EXPERIMENTS[name].variants[:1])
+        task, expected = task_of(asked), task_of_language(shelf.load(name), seed)
+        assert type(task) is type(expected)
+        assert torch.equal(task.train, expected.train)
+        assert torch.equal(task.held_out, expected.held_out)
+        assert set(task.figures) <= {*METRICS}
+    assert not torch.equal(task.held_out, task_of_language(shelf.load(name), 4).held_out)
+
+
+def test_a_run_that_does_not_fit_its_language_is_refused(home):
+    (asked,) = launch.specs("winograd-closed", "quick", (0,), "winograd-closed", ["average"])
+    changed = {
+        r"vocab_size is 35; allowed for winograd-closed: 36\.": {
+            "config": replace(asked.config, vocab_size=35)
+        },
+        r"context_length is 16; allowed for winograd-closed: 17\.": {
+            "budget": replace(asked.budget, context_length=16)
+        },
+        r"the language winograd-closed changed since this run was asked for\.": {"corpus_sha256": "0" * 64},
+    }
+    for said, change in changed.items():
+        with pytest.raises(ValueError, match=said):
+            task_of(replace(asked, **change))
+
+
+def test_an_edited_language_is_trained_on_after_it_was_kept(home):
+    name = shelf.keep(SMALL)
+    (asked,) = launch.specs("winograd-closed", "quick", (0,), name, ["average"])
+    task = task_of(asked)
+    assert task.train.max() < len(SMALL.words) == asked.config.vocab_size
+    assert torch.equal(task.train, WinogradTask(SMALL, 0).train)
+
+
+# Training on them
+
+
+def weights(run):
+    return [parameter.detach().clone() for parameter in run.model.parameters()]
+
+
+@pytest.mark.parametrize("stop_at", [1, 10, 23])
+def test_resume_equals_uninterrupted_for_a_language(tmp_path, stop_at):
+    whole = training()
+    records = list(whole.records())
+    path = tmp_path / "checkpoint.safetensors"
+    first = training(save=lambda t, h: checkpoint.save(path, t, h))
+    first.stop = lambda: first.step >= stop_at
+    list(first.records())
+    second = training()
+    second.restore(*checkpoint.load(path))
+    resumed = list(second.records())
+    assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(second), strict=True))
+    assert second.result.measured == whole.result.measured
+    assert [r["accuracy"] for r in records if "accuracy" in r][-1:] == [
+        r["accuracy"] for r in resumed if "accuracy" in r
+    ][-1:]
+
+
+def test_another_seed_is_another_split_and_other_weights():
+    runs = [training(seed=seed) for seed in (5, 5, 6)]
+    losses = [[r["loss_nats"] for r in run.records() if "loss_nats" in r] for run in runs]
+    assert losses[0] == losses[1] != losses[2]
+    assert not torch.equal(runs[0].task.train, runs[2].task.train)
+
+
+def test_records_have_what_the_task_measures():
+    run = training()
+    records = list(run.records())
+    measured = [r["step"] for r in records if "accuracy" in r]
+    assert measured == [r["step"] for r in records if "validation_loss_nats" in r] == [0, 10, 20, 30]
+    last = {name: records[-1][name] for name in ("accuracy", "wrong_noun", "other", "score_std")}
+    assert last.items() <= run.result.measured.items()
+    assert sum(records[-1][name] for name in ("accuracy", "wrong_noun", "other")) == pytest.approx(1)
+    assert 0 <= run.result.measured["train_accuracy"] <= 1
+
+
+def test_models_of_half_the_width_already_stand_in_the_chapters_order():
+    """The average is behind chance and wrong half of the time; a block gains, two gain more."""
+    table, found = experiment("winograd-closed"), {}
+    narrow = {"average": {}, "one-block": {"d_ff": 128}, "two-blocks": {"d_ff": 128}}
+    for name, change in narrow.items():
+        steps, rate = (600, 1e-2) if name == "average" else (400, 3e-3)
+        config = replace(table.variant(name).config, d_model=64, **change)
+        budget = replace(BUDGET, steps=steps, batch_size=32, learning_rate=rate, evaluate_every=1000)
+        run = training(CLOSED, config, budget, seed=0)
+        list(run.records())
+        found[name] = run.result.measured
+    assert found["average"]["accuracy"] < 0.4
+    assert found["average"]["wrong_noun"] == pytest.approx(0.5, abs=0.1)
+    assert found["average"]["accuracy"] < found["one-block"]["accuracy"] < found["two-blocks"]["accuracy"]
+    assert found["two-blocks"]["accuracy"] > 0.75
+
+
+def test_a_configuration_of_a_language_has_a_forward_pass():
+    for name in LANGUAGES:
+        shown = EXPERIMENTS[name]
+        for variant_id in shown.variants:
+            config: ModelConfig = shown.variant(variant_id).config
+            task = task_of_language(shelf.load(shown.language), 0)
+            assert Transformer(config)(task.probe).shape == (*task.probe.shape, config.vocab_size)
