@@ -45,7 +45,7 @@ COMBINATIONS = {
     f"{mixer}/{scheme}": ModelConfig(
         **SMALL, mixer=mixer, connection="pre-norm", positions=scheme, n_layer=2, d_ff=24
     )
-    for mixer, scheme in product(get_args(Mixer), set(get_args(Positions)) - {"none", "learned"})
+    for mixer, scheme in product(get_args(Mixer), ("sinusoidal", "rope", "alibi"))
     if scheme not in WITHOUT_TABLES or mixer not in WITHOUT_HEADS
 }
 MODELS = {name: variant.config for name, variant in VARIANTS.items()} | COMBINATIONS
