@@ -72,6 +72,7 @@ def show_markdown(shown: dict[str, Any]) -> str:
         columns = f"model | chapter, {METRICS[first]}"
     lines = [f"| {columns} | measured | difference |", "|---|---:|---:|---:|"]
     where = "not measured yet"
+    over = _seeds_said([row["reference"]["seeds"] for row in shown["rows"] if row["reference"]])
     for row in shown["rows"]:
         chapter, shipped = row["chapter"], row["reference"]
         inferred, places = isinstance(chapter, list), _places(chapter, decimals)
@@ -83,10 +84,6 @@ def show_markdown(shown: dict[str, Any]) -> str:
             if value is not None and shipped["mean"] is not None:
                 off = shipped["mean"] - value
                 difference = _difference(row["metric"], off, value).replace("-", "\u2212")
-            seeds = ", ".join(map(str, shipped["seeds"]))
-            over = f"Seed {seeds}"
-            if len(shipped["seeds"]) > 1:
-                over = f"Mean ± standard deviation over seeds {seeds}"
             where = f"{over}; {shipped['device']}, {shipped['date']}."
         if isinstance(chosen, Measurement):
             title = f"{row['variant']}: {chosen.metrics[row['metric']]}"
@@ -96,6 +93,16 @@ def show_markdown(shown: dict[str, Any]) -> str:
                 title += f": {METRICS[row['metric']]}"
         lines.append(f"| {title} | {said} | {measured} | {difference} |")
     return "\n".join([*lines, "", f"{where} *Italic*: inferred from the chapter's prose, not printed there."])
+
+
+def _seeds_said(seeds: Sequence[Sequence[int]]) -> str:
+    """What the figures of a table are over; seeds: of each row."""
+    all_of_them = sorted({seed for one in seeds for seed in one})
+    said, counts = ", ".join(map(str, all_of_them)), {len(one) for one in seeds}
+    if counts <= {1}:
+        return f"Seed {said}"
+    fewer = "" if len(counts) == 1 else " at most; without a spread: of one"
+    return f"Mean ± standard deviation over seeds {said}{fewer}"
 
 
 def _difference(metric: str, off: float, value: float) -> str:
@@ -236,7 +243,8 @@ def reproduce(*, write_reference: bool) -> list[str]:
         print(f"{measurement.id}: wrote {write_measurement(measurement).name}", file=sys.stderr)
     store, failures = Store(), []
     for chosen in EXPERIMENTS.values():
-        wanted = specs(chosen.id, "chapter", chosen.seeds, chosen.language or corpus.TINYSHAKESPEARE)
+        asked = specs(chosen.id, "chapter", chosen.seeds, chosen.language or corpus.TINYSHAKESPEARE)
+        wanted = [spec for spec in asked if spec.seed in chosen.seeds_of(spec.variant)]
         ended = _wait(store, _missing(store, wanted))
         if "interrupted" in {run.state for run in ended}:  # what an earlier process left has ended only now
             _wait(store, _missing(store, wanted))

@@ -64,6 +64,7 @@ class Experiment:
     shows, hides: which of its claims the quick budget already shows, and which it cannot.
     chapter: the chapter's figures by (variant, metric).
     own_budgets: budgets of variants that are trained in another way than the rest, by name and variant.
+    seeds: what a reference is of; own_seeds: of variants whose reference is of fewer.
     beside: the row that a variant's gap is taken from, where that is not its parent.
     models: where its variants are defined; one id may be another model in another table.
     language: the id of the built-in language that is trained on in place of a text; see ``languages``.
@@ -80,6 +81,7 @@ class Experiment:
     shows: str
     hides: str
     own_budgets: dict[tuple[BudgetName, str], Budget] = field(default_factory=dict)
+    own_seeds: dict[str, tuple[int, ...]] = field(default_factory=dict)
     beside: dict[str, str] = field(default_factory=dict)
     models: dict[str, Variant] = field(default_factory=lambda: VARIANTS)
     language: str = ""
@@ -99,6 +101,10 @@ class Experiment:
                 f"no variant {variant_id!r} in {self.id}; there are: {', '.join(self.variants)}."
             )
         return self.models[variant_id]
+
+    def seeds_of(self, variant_id: str) -> tuple[int, ...]:
+        """The seeds that the reference of a variant is of."""
+        return self.own_seeds.get(variant_id, self.seeds)
 
     def budget(self, name: str, variant_id: str | None = None) -> Budget:
         """The budget of that name, for a variant that may have one of its own.

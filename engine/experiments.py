@@ -189,6 +189,14 @@ LADDER = replace(
         "two-blocks",
         "block-dropout",
     ),
+    # Three seeds of the rows that the chapter prints.
+    own_seeds={
+        "average-added-positions": (0, 1),
+        "head-added": (0, 1),
+        **dict.fromkeys(
+            ("head-replaces", "head-projected", "four-heads", "feed-forward", "block-dropout"), (0,)
+        ),
+    },
     # Half the batch of the averages: ten models, one of them of two blocks, are to end within a minute.
     budgets={**AVERAGES.budgets, "quick": replace(AVERAGES.budget("quick"), batch_size=16)},
     chapter={

@@ -280,6 +280,9 @@ def test_an_experiment_is_complete(name):
     assert shown.metric in RECORDED & set(METRICS)
     assert len(set(shown.figures)) == len(shown.figures) >= len(shown.variants)
     assert len(set(shown.seeds)) == len(shown.seeds)
+    for variant_id in shown.variants:
+        assert shown.seeds_of(variant_id) == shown.seeds[: len(shown.seeds_of(variant_id))]
+    assert set(shown.own_seeds) <= set(shown.variants)
     assert len(shown.seeds) >= 2 or shown.id in ONE_SEED, "a spread needs two seeds"
     assert shown.seeds == tuple(range(shown.seeds[0], shown.seeds[0] + len(shown.seeds)))
     assert shown.seeds[0] == (10 if name.startswith("winograd") else 0), "weights are shipped of the first"
