@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from engine import benchmarks, device, ledger, paths
-from engine.benchmarks import sweep, train
+from engine.benchmarks import products, steps, sweep, train
 from engine.budget import Budget
 from engine.models.transformer import Transformer
 from engine.runs.local import LocalEngine, usable_cores
@@ -76,7 +76,7 @@ def peer(tmp_path):
 def task(one_thread):
     config = replace(variant("block").config, n_layer=2)
     ids = torch.randint(config.vocab_size, (1000,))
-    return train.Task(config=config, batch_size=2, ids=ids, device="cpu")
+    return steps.Task(config=config, batch_size=2, ids=ids, device="cpu")
 
 
 @pytest.fixture
@@ -152,32 +152,32 @@ def test_what_cannot_be_compiled_is_a_row_that_says_so(home, one_thread, monkeyp
 
 
 def test_bfloat16_is_offered_only_where_there_are_instructions_for_it(monkeypatch):
-    for name in train.CPU_BFLOAT16:
+    for name in steps.CPU_BFLOAT16:
         monkeypatch.setattr(torch.cpu, name, lambda: False, raising=False)
-    assert "neither avx512_bf16 nor AMX" in train.bfloat16_refusal("cpu")
-    monkeypatch.setattr(torch.cpu, train.CPU_BFLOAT16[1], lambda: True)
-    assert train.bfloat16_refusal("cpu") is None
-    for name in train.CPU_BFLOAT16:  # another torch, which may not have these names
+    assert "neither avx512_bf16 nor AMX" in steps.bfloat16_refusal("cpu")
+    monkeypatch.setattr(torch.cpu, steps.CPU_BFLOAT16[1], lambda: True)
+    assert steps.bfloat16_refusal("cpu") is None
+    for name in steps.CPU_BFLOAT16:  # another torch, which may not have these names
         monkeypatch.delattr(torch.cpu, name)
-    assert "neither avx512_bf16 nor AMX" in train.bfloat16_refusal("cpu")
-    assert "of mps" in train.bfloat16_refusal("mps")
+    assert "neither avx512_bf16 nor AMX" in steps.bfloat16_refusal("cpu")
+    assert "of mps" in steps.bfloat16_refusal("mps")
 
 
 def test_our_steps_differ_in_the_precision_of_their_products_alone(task):
-    exact, rounded = (train.our_step(task, dtype, 1)().item() for dtype in ("float32", "bfloat16"))
+    exact, rounded = (steps.our_step(task, dtype, 1)().item() for dtype in ("float32", "bfloat16"))
     assert exact != rounded
     assert exact == pytest.approx(rounded, rel=0.01)
 
 
 def test_the_order_of_turns_changes_so_that_nobody_always_follows_the_same_one():
-    candidates = [train.Candidate(name, "float32", lambda: None) for name in "abcd"]
+    candidates = [steps.Candidate(name, "float32", lambda: None) for name in "abcd"]
     orders = ["".join(one.implementation for one in train.turn_order(candidates, n)) for n in range(4)]
     assert orders == ["abcd", "adcb", "cdab", "cbad"]
 
 
 def test_each_has_one_turn_a_round_and_ratios_are_taken_within_a_round(task):
     called: list[str] = []
-    candidates = [train.Candidate(name, "float32", partial(called.append, name)) for name in "abc"]
+    candidates = [steps.Candidate(name, "float32", partial(called.append, name)) for name in "abc"]
     candidates[2].reason = "it does not run."
     train.take_turns(candidates, 3, task)
     assert "".join(called) == "abab" + "ab" + "ab" + "ab"  # round 1 begins at b, read backwards
@@ -190,16 +190,16 @@ def test_each_has_one_turn_a_round_and_ratios_are_taken_within_a_round(task):
 
 def test_the_products_are_those_of_the_models_linear_layers(task):
     linear = [m for m in Transformer(task.config).modules() if isinstance(m, torch.nn.Linear)]
-    assert train.linear_layers(task.config) == [(m.in_features, m.out_features) for m in linear]
-    assert train.products_flop(task) == 6 * ledger.multiplications(task.config, 0) * 256
+    assert products.linear_layers(task.config) == [(m.in_features, m.out_features) for m in linear]
+    assert products.products_flop(task) == 6 * ledger.multiplications(task.config, 0) * 256
     attention = 2 * 2 * 128 * 128  # two blocks; scores and mixture over a window of 128, all heads 128 wide
-    assert train.step_flop(task) - train.products_flop(task) == 6 * attention * 256
-    train.products_step(task, "bfloat16")()
+    assert products.step_flop(task) - products.products_flop(task) == 6 * attention * 256
+    products.products_step(task, "bfloat16")()
 
 
 def test_slices_are_windows_of_the_text_and_what_follows(task):
     task = replace(task, ids=torch.arange(1000))
-    x, y = train.slices(task)()
+    x, y = steps.slices(task)()
     assert x.shape == y.shape == (2, 128)
     assert torch.equal(y, x + 1)
     assert torch.equal(x, x[:, :1] + torch.arange(128))
