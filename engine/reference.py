@@ -2,7 +2,7 @@
 until weights are written or the code is vouched for.
 
 ``checkpoints/reference/<experiment>.json`` holds figures and curves of all seeds; beside it lie the
-weights of the first seed of the models that pages load, without optimiser state.
+weights of the first seed of the models that pages load, in float16 and without optimiser state.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import corpus, paths
-from engine.experiments import EXPERIMENTS, GAP, PERPLEXITY, Experiment, experiment
+from engine.experiments import EXPERIMENTS, GAP, LADDER, PERPLEXITY, Experiment, experiment
 from engine.languages import shelf
 from engine.measurements import Figures, Measurement
 from engine.models.config import ModelConfig
@@ -26,6 +26,7 @@ from engine.runs.store import Run, Store
 WEIGHTS = {
     "averages": ("average", "average-positions", "average-added"),
     "query-key-value": ("head-added",),
+    "ladder": LADDER.variants,
     "positions": ("none", "learned", "sinusoidal", "rope", "alibi"),
 }
 VOUCHED_STEPS = 20
@@ -180,7 +181,8 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
     for name in WEIGHTS.get(experiment_id, ()):
         run = next(run for run in of_variant[name] if run.spec.seed == chosen.seeds[0])
         tensors, header = checkpoint.load(store.directory(run.id) / "checkpoint.safetensors")
-        kept = {key: tensor for key, tensor in tensors.items() if key.startswith("model.")}
+        # Half the size; what such a model says of a text moves in the fifth digit.
+        kept = {key: tensor.half() for key, tensor in tensors.items() if key.startswith("model.")}
         checkpoint.save(folder / f"{name}.safetensors", kept, header)
     reference = Reference(
         id=experiment_id,

@@ -5,9 +5,11 @@ import statistics
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from engine import checkpoint, commands, corpus, paths, reference
-from engine.corpus import TINYSHAKESPEARE_SHA256
+from engine.corpus import TINYSHAKESPEARE, TINYSHAKESPEARE_SHA256
+from engine.evaluation import mean_loss, perplexity, windows
 from engine.experiments import EXPERIMENTS
 from engine.languages import shelf
 from engine.measurements import MEASUREMENTS
@@ -133,6 +135,20 @@ def test_shipped_weights_load_into_their_variant_without_optimiser_state(name):
         assert header["step"] == EXPERIMENTS[name].budget("chapter", variant_id).steps
         model, _ = checkpoint.load_model(path)
         assert model.config == EXPERIMENTS[name].variant(variant_id).config
+
+
+@pytest.mark.parametrize("name", sorted(set(reference.WEIGHTS) & set(SHIPPED)))
+def test_shipped_weights_are_worth_what_is_shipped(one_thread, name):
+    """In float16 as they are."""
+    if not corpus.is_present(TINYSHAKESPEARE):
+        pytest.skip("Tiny Shakespeare is not here")
+    variant_id = reference.WEIGHTS[name][0]
+    model, _ = checkpoint.load_model(reference.weights(name, variant_id))
+    context_length = EXPERIMENTS[name].budget("chapter", variant_id).context_length
+    ids = torch.from_numpy(corpus.load(TINYSHAKESPEARE).held_out_ids.astype("int64"))
+    found = perplexity(mean_loss(model, windows(ids, context_length)))
+    shipped = SHIPPED[name].rows[variant_id].measured["0"]["validation_perplexity"]
+    assert found == pytest.approx(shipped, rel=2e-4)
 
 
 def test_the_whole_reference_is_small():
