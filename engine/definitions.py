@@ -63,6 +63,7 @@ class Experiment:
 
     shows, hides: which of its claims the quick budget already shows, and which it cannot.
     chapter: the chapter's figures by (variant, metric).
+    also: metrics that are told of every variant beside its own, though the chapter prints none of them.
     own_budgets: budgets of variants that are trained in another way than the rest, by name and variant.
     seeds: what a reference is of; own_seeds: of variants whose reference is of fewer.
     beside: the row that a variant's gap is taken from, where that is not its parent.
@@ -82,6 +83,7 @@ class Experiment:
     hides: str
     own_budgets: dict[tuple[BudgetName, str], Budget] = field(default_factory=dict)
     own_seeds: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
     beside: dict[str, str] = field(default_factory=dict)
     models: dict[str, Variant] = field(default_factory=lambda: VARIANTS)
     language: str = ""
@@ -89,7 +91,8 @@ class Experiment:
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:
         """What is shown beside the chapter, as (variant, metric): what was measured of all, then the rest."""
-        return tuple(dict.fromkeys([*((name, self.metric) for name in self.variants), *self.chapter]))
+        of_all = ((name, metric) for metric in (self.metric, *self.also) for name in self.variants)
+        return tuple(dict.fromkeys([*of_all, *self.chapter]))
 
     def variant(self, variant_id: str) -> Variant:
         """The variant of that id in this table.

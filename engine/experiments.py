@@ -290,6 +290,7 @@ POSITIONS = replace(
         ),
         "chapter": Budget(steps=1500, context_length=64, also_at=_LENGTHS),
     },
+    also=tuple(f"perplexity_{length}" for length in _LENGTHS[1:]),
     seeds=(0, 1),
     chapter={
         ("alibi", "perplexity_64"): replace(_IN_POSITIONS, low=44.95, high=44.95),
