@@ -202,8 +202,19 @@ LADDER = replace(
     chapter={
         ("average-added", PERPLEXITY): replace(_IN_LADDER, low=60.45, high=60.45),
         ("block", PERPLEXITY): replace(_IN_LADDER, low=38.07, high=38.07),
-        ("block", TRAIN): replace(_IN_LADDER, low=18.77, high=18.77),
-        ("two-blocks", PERPLEXITY): replace(_IN_LADDER, low=40.57, high=40.57),
+        ("block", TRAIN): replace(
+            _IN_LADDER,
+            low=18.77,
+            high=18.77,
+            gap="which training windows it is of is not printed; of windows at random places it is 18.8.",
+        ),
+        ("two-blocks", PERPLEXITY): replace(
+            _IN_LADDER,
+            low=40.57,
+            high=40.57,
+            gap="it learns by heart: held-out perplexity rises by about 0.4 a hundred steps when training stops, "
+            "and seeds end between 38.5 and 40.0.",
+        ),
         ("two-blocks", TRAIN): replace(_IN_LADDER, low=14.49, high=14.49),
         ("head-replaces", GAP): replace(
             _BOUGHT, low=9, high=9, conditions="9 worse than the same head added"
