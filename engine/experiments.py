@@ -212,8 +212,8 @@ LADDER = replace(
             _IN_LADDER,
             low=40.57,
             high=40.57,
-            gap="it learns by heart: held-out perplexity rises by about 0.4 a hundred steps when training stops, "
-            "and seeds end between 38.5 and 40.0.",
+            gap="it learns by heart: held-out perplexity rises by about 0.4 a hundred steps when training "
+            "stops, and seeds end between 38.5 and 40.0.",
         ),
         ("two-blocks", TRAIN): replace(_IN_LADDER, low=14.49, high=14.49),
         ("head-replaces", GAP): replace(
