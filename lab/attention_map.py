@@ -37,12 +37,13 @@ def figure(
     tall, wide, square = len(panel.rows), len(panel.columns), panel.of_tokens
     top = slanted * math.sin(_TILT) + 6 if square else 24
     right = max(8.0, slanted * math.cos(_TILT) - CELL / 2)
+    own = panel.rows == panel.columns  # the marked query is a key as well
     cell = min(CELL, (width - left - right) / (wide if square else tall))
     plot_width = cell * wide if square else width - left - right
     layout = {
         **bare(colors, width, round(top + cell * tall + 8)),
         "margin": {"l": left, "t": top, "b": 8, "r": max(0, width - left - plot_width), "pad": 0},
-        "xaxis": _axis(panel.columns, cell if square else plot_width / wide / 2, marked if square else None)
+        "xaxis": _axis(panel.columns, cell if square else plot_width / wide / 2, marked if own else None)
         | {"side": "top", "tickangle": -60 if square else 0},
         "yaxis": _axis(panel.rows, cell, marked) | {"range": [tall - 0.5, -0.5]},
         "annotations": [_corner_note(panel, colors)],

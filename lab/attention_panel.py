@@ -40,7 +40,7 @@ class Panel:
     @property
     def of_tokens(self) -> bool:
         """Whether the columns are tokens, and not the channels of a vector."""
-        return self.across == "key"
+        return self.across in ("key", "position")
 
     @property
     def limit(self) -> float:

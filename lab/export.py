@@ -73,7 +73,9 @@ def on_paper(spec: dict[str, Any]) -> dict[str, Any]:
         "range": {"category": theme["chartCategoricalColors"]},
     }
     autosize = {"type": "fit", "contains": "padding"}
-    size = {} if "hconcat" in spec else {"width": WIDTH, "autosize": autosize}  # parts have their own
+    size = (
+        {} if {"hconcat", "vconcat"} & spec.keys() else {"width": WIDTH, "autosize": autosize}
+    )  # parts have their own
     return {**size, **spec, "config": config, "padding": 16}
 
 

@@ -1,7 +1,7 @@
 """What stands around every page's instruments: its head, its sources, the way on."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
 from engine import paths
-from engine.variants import Variant, variant
+from engine.variants import VARIANTS, Variant
 from lab.chapter import Section, neighbours
 from lab.controls import plain
 from lab.styles import style
@@ -44,20 +44,23 @@ def dot(variant_id: str) -> str:
     return f":{'blue' if slot == 'sky' else slot}[{'○' if slot == 'sky' else '●'}]"
 
 
-def sources(variants: Sequence[str], label: str) -> None:
-    """Each rung in an expander: what it changes, what that is said to do, and the class that does it."""
+def sources(variants: Sequence[str], label: str, models: Mapping[str, Variant] = VARIANTS) -> None:
+    """Each rung in an expander: what it changes, what that is said to do, and the class that does it.
+
+    models: where the rungs are defined.
+    """
     with st.expander(label):
         for name in variants:
-            rung = variant(name)
-            st.markdown(f"{dot(name)} **{plain(rung.title)}**, {change(rung)}  \n{rung.claim}")
+            rung = models[name]
+            st.markdown(f"{dot(name)} **{plain(rung.title)}**, {change(rung, models)}  \n{rung.claim}")
             st.code(class_source(rung.source), language="python")
 
 
-def change(rung: Variant) -> str:
+def change(rung: Variant, models: Mapping[str, Variant] = VARIANTS) -> str:
     """The one field that a rung changes, as Markdown."""
     if rung.parent is None:
-        return "where the ladder starts"
-    parent = f"which is *{plain(variant(rung.parent).title)}*"
+        return "where the ladder starts" if models is VARIANTS else "where a table starts"
+    parent = f"which is *{plain(models[rung.parent].title)}*"
     for field, value in rung.change.items():
         return f"{parent} with `{field} = {value!r}`"
     return f"{parent}, as this table calls it"

@@ -42,7 +42,7 @@ class Choice:
 def choose(experiment: Experiment, settings: Settings) -> tuple[Choice, str | None]:
     """The settings row's values, from the URL or the widgets, and why the text is not the chapter's."""
     budget = settings.seed("budget", one_of("budget", tuple(experiment.budgets)), "quick")
-    seeds = settings.seed("seeds", _canonical, "0")
+    seeds = settings.seed("seeds", seeds_text, "0")
     default, why_not = corpus.present_corpus_id()
     allowed = [name for name, _ in corpus.listing()]
     text = settings.seed("text", one_of("text", [*allowed, UPLOAD]), default)
@@ -50,7 +50,7 @@ def choose(experiment: Experiment, settings: Settings) -> tuple[Choice, str | No
     return Choice(budget, chosen, None if text == UPLOAD else text), why_not
 
 
-def _canonical(seeds: str) -> str:
+def seeds_text(seeds: str) -> str:
     """Seeds as text, never as numbers: a browser would round the long ones."""
     return seeds if seeds == OWN else ",".join(map(str, parse_seeds(seeds)))
 
@@ -71,6 +71,19 @@ def guesses(experiment: Experiment, settings: Settings) -> None:
 
 
 def row(experiment: Experiment, settings: Settings) -> None:
+    budget_and_seeds(experiment, settings)
+    titles = {**dict(corpus.listing()), UPLOAD: "Your own text…"}
+    st.selectbox(
+        "Text",
+        list(titles),
+        format_func=lambda name: titles.get(name, name),
+        key=settings.key("text"),
+        width=190,
+    )
+
+
+def budget_and_seeds(experiment: Experiment, settings: Settings) -> None:
+    """What every row has, whatever it trains on."""
     st.segmented_control(
         "Budget",
         list(experiment.budgets),
@@ -93,17 +106,9 @@ def row(experiment: Experiment, settings: Settings) -> None:
             key=key,
             placeholder="7, 9",
             on_change=_accept,
-            args=(key, settings.key("seeds"), lambda: _canonical(st.session_state[key])),
+            args=(key, settings.key("seeds"), lambda: seeds_text(st.session_state[key])),
             width=190,
         )
-    titles = {**dict(corpus.listing()), UPLOAD: "Your own text…"}
-    st.selectbox(
-        "Text",
-        list(titles),
-        format_func=lambda name: titles.get(name, name),
-        key=settings.key("text"),
-        width=190,
-    )
 
 
 def _seeds_label(seeds: str) -> str:

@@ -56,6 +56,9 @@ _STYLES = {
     "fused": Style("green"),
     "chunked": Style("blue"),
     "projections": Style("gray"),
+    "one-block": Style("green"),
+    "one-layer": Style("green"),
+    "two-layers": Style("ink"),
 }
 
 

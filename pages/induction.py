@@ -1,0 +1,275 @@
+"""Induction: repeated random tokens, which one layer cannot continue and two can, and the heads for it."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from engine.definitions import ACCURACY
+from engine.experiments import MAX_SEED, parse_seeds
+from engine.language_experiments import INDUCTION
+from lab import (
+    bench,
+    export,
+    frame,
+    induction_formation,
+    induction_parts,
+    induction_probe,
+    induction_text,
+    induction_view,
+    instruments,
+    probing,
+    small_multiples,
+)
+from lab.chapter import section
+from lab.controls import Settings, one_of, plain, whole
+from lab.induction_parts import HOW_GUESSES, LOSS, ONE, REPEAT_GUESSES, SCORE, TWO
+from lab.induction_probe import BUSY, FOUND, PERIODS, Subject
+from lab.instruments import OWN, Choice
+from lab.measured import Sweep
+
+if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
+SECTION = section("induction.py")
+NAMES = ("budget", "seeds", "repeat", "how", "of", "seed", "at", "period", "row", "left", "right", "heads")
+MODELS = {TWO: "Two layers", ONE: "One layer"}
+NOTHING = ":gray[Train the two models above first]"
+
+
+def choose() -> Choice:
+    """Budget and seeds; the language has no settings."""
+    budget = settings.seed("budget", one_of("budget", tuple(INDUCTION.budgets)), "quick")
+    seeds = settings.seed("seeds", instruments.seeds_text, "0")
+    return Choice(budget, () if seeds == OWN else parse_seeds(seeds), INDUCTION.language)
+
+
+def guesses() -> None:
+    """The two predictions."""
+    with st.container(horizontal=True):
+        for name, question, options in (
+            ("repeat", "Before you train: how much of a repeat can one layer continue?", REPEAT_GUESSES),
+            ("how", "And how does the ability come, in two?", HOW_GUESSES),
+        ):
+            with st.container(width=bench.HALF):
+                st.pills(question, list(options), format_func=options.__getitem__, key=settings.key(name))
+
+
+def training(choice: Choice, sweep: Sweep, refused: str | None) -> None:
+    """Settings, the one button, three curves, results."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
+        instruments.budget_and_seeds(INDUCTION, settings)
+        instruments.action(sweep, settings)
+        said = bench.status_line()
+    instruments.wanting(settings, choice)
+    last, paused = INDUCTION.budget(choice.budget).steps, False
+    with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
+        st.markdown("**What two layers learn and one does not** :gray[over the steps]", width="stretch")
+        if sweep.unended:
+            paused = st.toggle("Pause live", key="induction.paused")
+        with st.popover("Export", type="tertiary"):
+            export.downloads(
+                f"induction-{choice.budget}",
+                lambda: small_multiples.together(induction_parts.parts(sweep.again()), last),
+                lambda: induction_parts.table_rows(sweep.again()),
+            )
+
+    def draw(now: Sweep) -> None:
+        progress = now.progress if now.unended else 0.0
+        small_multiples.draw(induction_parts.parts(now), last, "induction", progress)
+        with st.container(horizontal=True, gap="medium", key="results"):
+            with st.container(width=bench.TABLE_WIDTH):
+                st.table(induction_parts.results(now), border="horizontal", hide_index=True)
+                st.caption(induction_parts.remarks(now, choice.budget))
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.subheader("What to notice", anchor=False)
+                st.markdown(noticed(now))
+
+    bench.follow(sweep, said, draw, refused=refused, paused=paused)
+
+
+def noticed(now: Sweep) -> str:
+    """The guesses answered, once both models have ended."""
+    ended = {now.wanted[digest].variant for digest in now.measured}
+    if ended == set(INDUCTION.variants) and not now.unended:
+        guessed = (st.session_state[settings.key(name)] for name in ("repeat", "how"))
+        return induction_parts.notice(now, *guessed)
+    if now.unended:
+        return "Your guesses are answered here when both models have ended."
+    return "No runs yet. Make your two guesses, then train."
+
+
+def subject_of(sweep: Sweep) -> Subject | None:
+    """The model that the sections below look into, of the chosen kind and seed."""
+    found = induction_probe.subjects(sweep, st.session_state[settings.key("of")])
+    key, wanted = settings.key("seed"), st.session_state[settings.key("seed")]
+    if not found:
+        return None
+    if wanted is not None and wanted not in found:
+        there = ", ".join(map(str, found))
+        st.markdown(
+            f":orange[Seed {wanted} is none of those trained here: {there}. Used: {next(iter(found))}.]"
+        )
+    if wanted not in found:
+        st.session_state[key] = next(iter(found))
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-subject"):
+        st.segmented_control(
+            "Look into", list(MODELS), format_func=MODELS.__getitem__, key=settings.key("of"), required=True
+        )
+        st.selectbox("Seed", list(found), key=key, width=120)
+    subject = found[st.session_state[key]]
+    st.caption(f"The next two sections are about this model: {plain(subject.whose)}.")
+    return subject
+
+
+def formation(sweep: Sweep, subject: Subject | None) -> None:
+    """Scores over the kept steps, and the two heads at one of them."""
+    with probing.section(
+        "When does it form?",
+        "Those papers describe a circuit of two heads. One looks one token back and writes down what it saw; "
+        "one in a later layer looks for its own token among those notes, and so lands on what came after the "
+        "last time. Score every head for both, at every step whose weights were kept.",
+        "formation",
+    ):
+        asked = probing.button("Find the heads", settings.key("find"))
+        said = bench.status_line()
+    if subject is None:
+        said.markdown(f":small[{NOTHING}]")
+    elif subject.run is None:
+        said.markdown(":small[:gray[Of this model only the end is here. Train it above for its steps.]]")
+    elif asked:
+        measured = probing.attempt(said, BUSY, lambda: induction_probe.formation(subject))
+        if measured:
+            said.markdown(
+                f":small[:green[Scored {len(measured['steps'])} steps in {measured['seconds']:.1f} s]]"
+            )
+            induction_view.over_steps(settings, measured, curves_of(sweep, subject))
+            induction_view.side_by_side(settings, measured, subject)
+
+
+def curves_of(sweep: Sweep, subject: Subject) -> induction_formation.Curves:
+    """What the run recorded over its steps."""
+    run = next(run for run in sweep.measured.values() if sweep.store.directory(run.id) == subject.run)
+    return {metric: sweep.curve(run, metric).points for metric in (ACCURACY, LOSS, SCORE)}
+
+
+def ablation(subject: Subject | None) -> None:
+    """Heads taken away: those with a role together, each alone, and a set of the reader's."""
+    with probing.section(
+        "Ablate either, and what is left?",
+        "A map shows where a head looks, not what that is worth. Take heads away, by zeros or by what they "
+        "add on average at each position, and let the model continue the same unseen sequences.",
+        "ablation",
+    ):
+        asked = probing.button("Ablate", settings.key("ablate"))
+        said = bench.status_line()
+    if subject is None:
+        said.markdown(f":small[{NOTHING}]")
+        return
+    if not asked:
+        said.markdown(":small[:gray[Takes a few seconds, in a process of its own]]")
+        return
+    if found := probing.attempt(said, BUSY, lambda: induction_probe.ablation(subject)):
+        induction_view.ablated(settings, found, subject, said)
+
+
+def over_seeds(choice: Choice, sweep: Sweep) -> None:
+    """Every seed that was trained, and when its pair forms."""
+    with probing.section(
+        "Does it always form?",
+        "One seed is one throw. Train five above, and look for the step of formation in each: same rule, "
+        "same kept steps.",
+        "seeds",
+    ):
+        asked = probing.button("Find the steps", settings.key("steps"))
+        said = bench.status_line()
+    subjects = [one for one in induction_probe.subjects(sweep, TWO).values() if one.run]
+    formed = steps_formed(subjects, said) if asked else {}
+    if not subjects:
+        said.markdown(f":small[{NOTHING}]")
+    with st.container(horizontal=True, gap="medium", key="results-seeds"):
+        with st.container(width=bench.TABLE_WIDTH):
+            table = induction_parts.seeds_table(sweep, choice.seeds, formed)
+            st.table(table, border="horizontal", hide_index=True)
+            st.caption("No-context level: right tokens where nothing before tells the next.")
+        with st.container(width=bench.NOTICE_WIDTH):
+            st.subheader("What to notice", anchor=False)
+            st.markdown(induction_parts.seeds_words(sweep, formed))
+
+
+def steps_formed(subjects: Sequence[Subject], said: "DeltaGenerator") -> dict[int, int | None]:
+    """The step of formation by seed, one process a seed; without those that could not be measured."""
+    formed: dict[int, int | None] = {}
+    for number, one in enumerate(subjects, start=1):
+        busy = f"Seed {one.seed}, {number} of {len(subjects)}, in a process of its own"
+        found = probing.attempt(said, busy, partial(induction_probe.formation, one))
+        if found is None:  # the line says why
+            return formed
+        formed[one.seed] = found["formed"]
+    if formed:
+        said.markdown(f":small[:green[{len(formed)} of {len(subjects)} runs measured]]")
+    return formed
+
+
+def in_text() -> None:
+    """The same heads in models of Shakespeare."""
+    with probing.section(
+        "And in a model of real text?",
+        "The same two scores, on random tokens said again and on held-out Shakespeare, for every model with "
+        "heads that is here; and what a repeat is worth to it, in nats.",
+        "text",
+    ):
+        asked = probing.button("Look for it", settings.key("text"))
+        said = bench.status_line()
+    if not asked:
+        return
+    models = induction_probe.text_models()
+    if not models:
+        said.markdown(":small[:gray[No model of Shakespeare with heads is here. Train one on Ladder.]]")
+    elif found := probing.attempt(said, BUSY, lambda: induction_probe.in_text(models)):
+        said.markdown(f":small[:green[Measured in {found['seconds']:.1f} s]]")
+        with st.container(horizontal=True, gap="medium", key="results-text"):
+            with st.container(width=bench.TABLE_WIDTH):
+                for table in (induction_text.gains(found), induction_text.results(found)):
+                    st.table(table, border="horizontal", hide_index=True)
+                st.caption(f"{induction_text.remark(found)} {induction_text.sources(models)}")
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.subheader("What to notice", anchor=False)
+                st.markdown(induction_text.words(found))
+
+
+settings = Settings("induction", NAMES)
+settings.seed("repeat", one_of("repeat", tuple(REPEAT_GUESSES)), None)
+settings.seed("how", one_of("how", tuple(HOW_GUESSES)), None)
+settings.seed("of", one_of("of", tuple(MODELS)), TWO)
+settings.seed("seed", whole("seed", 0, MAX_SEED), None)
+settings.seed("at", whole("at", 0, 10_000_000), None)
+settings.seed("period", induction_probe.period_in, 12)
+settings.seed("row", whole("row", 0, 2 * PERIODS[-1] - 1), None)
+settings.seed("left", induction_probe.head_or_found("left"), FOUND)
+settings.seed("right", induction_probe.head_or_found("right"), FOUND)
+settings.seed("heads", induction_probe.heads_in, list[str](), ",".join)
+
+frame.header(
+    SECTION,
+    INDUCTION.question,
+    "Random tokens, then the same again: nothing to know but what was just said. The chapter only points "
+    "here; the heads that do it are from Elhage et al. 2021 and Olsson et al. 2022.",
+)
+choice = choose()
+settings.show_notices()
+guesses()
+sweep, refused = bench.asked((INDUCTION,), choice)
+training(choice, sweep, refused)
+frame.sources(INDUCTION.variants, "The code of the two models", INDUCTION.models)
+subject = subject_of(sweep)
+formation(sweep, subject)
+ablation(subject)
+over_seeds(choice, sweep)
+in_text()
+bench.watch(sweep)
+frame.footer(SECTION)

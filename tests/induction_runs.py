@@ -1,0 +1,141 @@
+"""Stand-ins for the tests of the page Induction: runs in some state, and what its probe would print."""
+
+import json
+from typing import Any
+
+from engine.definitions import ACCURACY
+from engine.language_experiments import INDUCTION
+from engine.runs import launch
+from engine.runs.store import Store
+from lab.induction_parts import LEVEL, LOSS, SCORE
+
+STEPS = list(range(0, 501, 20))
+FORMED = 300
+ENDS = {"one-layer": (0.07, 0.01, 3.6, -0.6), "two-layers": (0.99, 0.01, 0.05, -4.1)}
+
+
+def at_step(name, step):
+    """Accuracy, level, loss, in-context score of a model on the way: two layers jump from 280 to 340."""
+    accuracy, level, loss, score = ENDS[name]
+    done = min(1.0, max(0.0, (step - 280) / 60)) if name == "two-layers" else min(1.0, step / 500)
+    return {
+        ACCURACY: 0.01 + (accuracy - 0.01) * done,
+        LEVEL: level,
+        LOSS: 4.2 + (loss - 4.2) * done,
+        SCORE: score * done,
+    }
+
+
+def measure(seeds=(0,), state="done", last=500, kept=STEPS):
+    """Runs of both models in some state, with curves, and empty files where weights would lie."""
+    store = Store()
+    specs = launch.specs(INDUCTION.id, "quick", seeds, INDUCTION.language)
+    for run in store.runs(sweep=store.submit(specs, "local")):
+        records = [{"step": step, "seconds": step / 10, **at_step(run.spec.variant, step)} for step in STEPS]
+        folder = store.directory(run.id)
+        (folder / "weights").mkdir(parents=True)
+        lines_ = (json.dumps(record) + "\n" for record in records if record["step"] <= last)
+        (folder / "metrics.jsonl").write_text("".join(lines_))
+        (folder / "checkpoint.safetensors").touch()
+        for step in kept:
+            (folder / "weights" / f"{step}.safetensors").touch()
+        ended = {**at_step(run.spec.variant, 500), "early_loss_nats": 4.2}
+        ended[ACCURACY] -= 0.01 * run.spec.seed
+        store.advance(
+            run.id, "queued", state, measured=ended if state == "done" else {}, seconds=30.0,
+            started=run.created + 1, ended=None if state == "running" else run.created + 31,
+        )  # fmt: skip
+
+
+# What the probe would print: 1.1 and 1.2 look one token back, 2.2 finds what came after.
+
+
+def scores_at(step):
+    done = step >= FORMED
+    low = [0.06] * 4
+    return {
+        "previous_token": [[0.6, 0.3, 0.06, 0.05] if done else low, [0.03] * 4],
+        "prefix_matching": [[0.05] * 4, [0.05, 0.9 if done else 0.05, 0.05, 0.05]],
+    }
+
+
+ROLES = {"pair": [[0, 0], [1, 1]], "previous": [[0, 0], [0, 1]], "matching": [[1, 1]], "from": 0.2}
+NO_ROLES: dict[str, Any] = {"pair": None, "previous": [], "matching": [], "from": 0.2}
+ALIKE = {"previous_token": 0.06, "prefix_matching": 0.05}
+
+
+def formation(formed=FORMED):
+    return {
+        "steps": STEPS,
+        "scores": [scores_at(step) for step in STEPS],
+        "pairs": [ROLES["pair"] if step >= FORMED else None for step in STEPS],
+        "formed": formed,
+        **ROLES,
+        "all_alike": ALIKE,
+        "sequences": 64,
+        "seconds": 3.5,
+    }
+
+
+def maps(period):
+    """At every step head 1.1 looks one back from step 300 on, and all others see alike."""
+    tokens = 2 * period
+    alike = [[round(1 / (t + 1), 4)] * (t + 1) for t in range(tokens)]
+    back = [[1.0], *([0.0] * (t - 1) + [0.9, 0.1] for t in range(1, tokens))]
+    flat = [[0.0] * (t + 1) for t in range(tokens)]
+    word = ["ba", "be", "bi", "bo", "bu", "da", "de", "di", "do", "du", "fa", "fe", "fi", "fo"][:period]
+    return {
+        "pieces": word * 2,
+        "steps": STEPS,
+        "weights": [
+            [[back if step >= FORMED else alike, alike, alike, alike], [alike] * 4] for step in STEPS
+        ],
+        "scores": [[[flat] * 4] * 2 for _ in STEPS],
+        "seconds": 2.0,
+    }
+
+
+def ablation():
+    one = {"1.1": 0.6, "1.2": 0.95, "2.2": 0.03}
+    singles = [
+        {"heads": [[b, h]], "zero": one.get(f"{b + 1}.{h + 1}", 0.98), "mean": 0.97}
+        for b in range(2)
+        for h in range(4)
+    ]
+    return {
+        "accuracy": 0.99,
+        "early_accuracy": 0.01,
+        **ROLES,
+        "scores": scores_at(500),
+        "single": singles,
+        "sets": {
+            "previous": {"heads": [[0, 0], [0, 1]], "zero": 0.05, "mean": 0.06},
+            "matching": {"heads": [[1, 1]], "zero": 0.03, "mean": 0.04},
+            "others": {"heads": [[0, 2], [0, 3], [1, 0], [1, 2], [1, 3]], "zero": 0.985, "mean": 0.98},
+        },
+        "growing": {
+            "previous": [
+                {"heads": [[0, 0]], "zero": 0.6},
+                {"heads": [[0, 0], [0, 1]], "zero": 0.05},
+            ],
+            "matching": [{"heads": [[1, 1]], "zero": 0.03}],
+        },
+        "sequences": 256,
+        "seconds": 4.0,
+    }
+
+
+def in_text(names):
+    heads = {"previous_token": [[0.21]], "prefix_matching": [[0.01]]}
+    return {
+        "rows": [
+            {
+                "model": name, "layers": 1, "pair": None, "from": 0.2, "random": heads, "text": heads,
+                "gain_random_nats": 0.03, "gain_text_nats": -0.01,
+                "all_alike": {"random": ALIKE, "text": ALIKE},
+            }
+            for name in names
+        ],
+        "text": "Tiny Shakespeare",
+        "seconds": 2.5,
+    }  # fmt: skip

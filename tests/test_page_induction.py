@@ -1,0 +1,511 @@
+"""The page Induction: curves, guesses, formation over kept steps, maps, ablation, seeds, models of a text.
+
+Most of it on stand-ins for what the probe prints; one test trains two tiny models and asks the real one.
+"""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine import device, estimates, reference
+from engine.definitions import ACCURACY
+from engine.language_experiments import INDUCTION
+from engine.reference import Reference, ReferenceRow
+from engine.runs import trainer
+from engine.runs.store import Store
+from lab import (
+    export,
+    induction_ablation,
+    induction_formation,
+    induction_maps,
+    induction_parts,
+    induction_probe,
+    induction_text,
+    probing,
+)
+from lab.induction_parts import LOSS, SCORE, rise
+from tests.apptest import cells, charts, lines, open_page, rerun, said, torch_failed_seconds
+from tests.induction_runs import (
+    ENDS,
+    NO_ROLES,
+    STEPS,
+    ablation,
+    at_step,
+    formation,
+    in_text,
+    maps,
+    measure,
+)
+
+
+def opened(**query):
+    return open_page("induction", **query)
+
+
+def pressed(page, name):
+    page.button(key=f"induction.{name}").click()
+    return rerun(page)
+
+
+@pytest.fixture
+def probe(monkeypatch):
+    """What the page asked its probe, answered at once."""
+    asked = []
+
+    def measured(module, what, *arguments):
+        assert module == "engine.probes.induction"
+        asked.append((what, *arguments))
+        given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        if what == "maps":
+            return maps(int(given["--period"]))
+        if what == "ablate" and "--heads" in given:
+            heads = [[int(part) - 1 for part in head.split(".")] for head in given["--heads"].split(",")]
+            return {"accuracy": 0.99, "chosen": {"heads": heads, "zero": 0.5, "mean": 0.55}, "seconds": 1.0}
+        if what == "text":
+            return in_text([part.partition("=")[0] for part in arguments[1::2]])
+        return {"formation": formation, "ablate": ablation}[what]()
+
+    monkeypatch.setattr(probing, "measured", measured)
+    return asked
+
+
+# Before and while it trains.
+
+
+def test_an_empty_page_has_its_frame_and_says_what_to_do(text, probe):
+    page = opened()
+    assert page.title[0].value == "When does a model learn to continue a repeat?"
+    assert page.caption[0].value == "13 of 14 · Circuits"
+    assert [header.value for header in page.header] == [
+        "When does it form?",
+        "Ablate either, and what is left?",
+        "Does it always form?",
+        "And in a model of real text?",
+    ]
+    assert page.button(key="induction.train").label == "Train two models"
+    words = said(page)
+    assert "No runs yet. Make your two guesses, then train." in words
+    assert "The chapter only points here" in words
+    assert "Elhage et al. 2021 and Olsson et al. 2022" in words
+    assert words.count("Train the two models above first") == 3
+    assert "No reference is shipped with this copy." in words
+    assert len(charts(page)) == 3
+    assert any("class CausalSelfAttention" in block.value for block in page.code)
+    assert Store().runs() == []
+    assert "No model of Shakespeare with heads is here." in said(pressed(page, "text"))
+    assert not probe
+
+
+def test_train_queues_both_models_and_another_reader_sees_them(text):
+    page = pressed(opened(seeds="0,1"), "train")
+    found = [(run.spec.variant, run.spec.seed, run.spec.corpus) for run in Store().runs()]
+    assert sorted(found) == [(name, seed, "induction") for name in INDUCTION.variants for seed in (0, 1)]
+    assert page.button(key="induction.cancel").label == "Cancel"
+    other = opened(seeds="0,1")
+    assert "Queued" in said(other)
+    assert other.button(key="induction.cancel").label == "Cancel"
+
+
+def test_running_models_are_drawn_as_far_as_they_are(text):
+    measure(state="running", last=200)
+    page = opened()
+    assert "Running: step 200 of 500" in said(page)
+    assert "Your guesses are answered here when both models have ended." in said(page)
+    accuracy, loss, score = charts(page)
+    for chart, metric in ((accuracy, ACCURACY), (loss, LOSS), (score, SCORE)):
+        rows = [row for row in chart["curves"] if row["kind"] == "mean"]
+        assert {(row["name"], row["slot"]) for row in rows} == {("one layer", "green"), ("two layers", "ink")}
+        assert max(row["step"] for row in rows) == 200
+        assert metric in rows[0]
+
+
+def test_finished_models_answer_the_guesses(text, probe):
+    measure(seeds=(0, 1))
+    page = opened(seeds="0,1", repeat="yes", how="gradual")
+    rows = lines(page, "model")
+    assert rows["one layer, yours"]["second half right"].startswith("**6.5 %** :gray[±")
+    assert rows["two layers, yours"]["in-context score"].startswith("**−4.10**")
+    words = said(page)
+    assert (
+        "You guessed *nearly all*. One layer names **6.5 %** of the second half, two layers **98.5 %**"
+        in words
+    )
+    assert "names 1.0 %: 5.5 points less, so it stays within 10 points of that" in words
+    assert "You guessed *gradually*. In two layers it comes **all at once**" in words
+    assert "within 60 to 60 steps, by seed" in words
+    assert "Mean ± standard deviation over 2 seeds." in words
+
+
+def test_a_layer_beyond_its_level_and_a_slow_rise_are_said_as_they_are(text, monkeypatch, probe):
+    monkeypatch.setitem(ENDS, "one-layer", (0.4, 0.01, 2.0, -1.0))
+    measure()
+    page = opened()
+    assert "39.0 points less, so some of the repeat helps it, and 59.0 points are missing" in said(page)
+    slow = tuple((float(step), step / 500) for step in STEPS)
+    found = rise(slow)
+    assert (found.start, found.end, found.sudden) == (40, 460, False)
+    assert rise(()) is None
+    assert rise(((0.0, 0.01), (10.0, 0.3))) is None
+
+
+def test_shipped_figures_and_weights_stand_where_the_reader_has_none(text, probe, no_reference):
+    rows = {
+        name: ReferenceRow({str(s): at_step(name, 500) for s in (0, 1)}, {}, [])
+        for name in INDUCTION.variants
+    }
+    shipped = Reference("induction", "CPU, 2 cores", 1, {}, "2026-11-30", "", "", rows)
+    plain = {**vars(shipped), "rows": {name: vars(row) for name, row in rows.items()}}
+    (no_reference / "induction.json").write_text(json.dumps(plain))
+    (no_reference / "induction").mkdir()
+    (no_reference / "induction" / "two-layers.safetensors").touch()
+    reference.load.cache_clear()
+    page = opened()
+    assert lines(page, "model")["two layers, shipped"]["second half right"].startswith("99.0 %")
+    words = said(page)
+    assert "Shipped: CPU, 2 cores, 2026-11-30, 1,000 steps. Yours: 500 steps." in words
+    assert "The next two sections are about this model: shipped, seed 0." in words
+    assert "Of this model only the end is here." in words
+    page = pressed(page, "ablate")
+    assert ("ablate", "--weights", str(no_reference / "induction" / "two-layers.safetensors")) == probe[0][:3]
+    assert "Without all that look one token back **5.0 %** are left of 99.0 %" in said(page)
+
+
+# When does it form?
+
+
+def test_the_step_of_formation_is_found_and_marked_on_one_axis_with_the_loss(text, probe):
+    measure()
+    page = pressed(opened(), "find")
+    folder = str(Store().directory(next(r.id for r in Store().runs() if r.spec.variant == "two-layers")))
+    assert probe[0] == ("formation", "--run", folder)
+    words = said(page)
+    assert "From **step 300** on it does, at every kept step." in words
+    assert "Both scores reach that at the same kept step." in words
+    assert "between step 280 and step 340: the pair forms **during** it" in words
+    assert "At the last step 2 of 8 heads look one token back and one head finds what came after." in words
+    losses, previous, matching = charts(page)[3:6]
+    for chart in (losses, previous, matching):
+        assert chart["here"] == [{"step": 300}]
+        assert [row["step"] for row in chart["formed"]] == [300]
+    assert losses["formed"][0]["text"] == "the pair forms: 300"
+    assert {row["name"] for row in losses["curves"]} == {"loss, second half", "in-context score"}
+    looks = {row["name"]: row["slot"] for row in previous["curves"]}
+    assert len(looks) == 8
+    assert [name for name, slot in looks.items() if slot == "blue"] == ["1.1", "1.2"]
+    assert {row["name"] for row in matching["curves"] if row["slot"] == "violet"} == {"2.2"}
+
+
+def test_scrubbing_takes_scores_maps_and_words_along(text, probe):
+    measure()
+    page = pressed(opened(), "find")
+    assert page.select_slider(key="induction.at").value == 300
+    table = lines(page, "head, step 300")
+    assert table["1.1"]["previous token"] == "**0.60**"
+    assert table["2.2"]["prefix matching"] == "**0.90**"
+    assert table[":gray[all alike]"]["previous token"] == ":gray[0.06]"
+    assert "1.1 looks one token back with a mean weight of 0.60" in said(page)
+    assert "The token before it gets **0.90**" in said(page)
+    page.select_slider(key="induction.at").set_value(200)
+    rerun(page)
+    assert page.query_params["at"] == "200"
+    assert lines(page, "head, step 200")["1.1"]["previous token"] == "0.06"
+    words = said(page)
+    assert "After step 200 the model names **1.0 %** of the second half" in words
+    assert "No pair stands at this step." in words
+    assert "The token before it gets **0.90**" not in words
+    assert charts(page)[3]["here"] == [{"step": 200}]
+    page.select_slider(key="induction.at").set_value(500)
+    rerun(page)
+    assert "The token before it gets **0.90**" in said(page)
+    assert len([one for one in probe if one[0] == "formation"]) == 3, "asked again, answered from the cache"
+
+
+def test_the_two_maps_stand_side_by_side_with_sentence_and_table(text, probe):
+    measure()
+    page = pressed(opened(row="15", period="12"), "find")
+    assert page.selectbox(key="induction.left").value == "found"
+    words = said(page)
+    assert ":blue[●] 1.1 :gray[step 300]" in words
+    assert ":violet[●] 2.2 :gray[step 300]" in words
+    assert "At **bo (15)** the head puts 0.90 on bi (14)" in words
+    assert "what came after *bo* the first time, bu (4), gets **0.00**" in words
+    tables = [cells(page, "key", place) for place in (0, 1)]
+    assert tables[0][0]["key"] == "bi (14)"
+    assert len(tables[1]) == 5
+    page.segmented_control(key="induction.period").set_value(8)
+    rerun(page)
+    assert ("maps", "--run", probe[1][2], "--period", "8") in probe
+    assert "At **bu (15)**" not in said(page)
+    page.selectbox(key="induction.left").set_value("2.4")
+    rerun(page)
+    assert page.query_params["left"] == "2.4"
+    assert ":gray[●] 2.4 :gray[step 300]" in said(page)
+
+
+def test_a_map_is_the_document_and_its_mask_is_the_future():
+    document = maps(8)
+    shown = induction_maps.panel(document, 300, [0, 0])
+    assert shown.values.shape == (16, 16)
+    assert np.array_equal(shown.masked, np.triu(np.ones((16, 16), bool), 1))
+    assert shown.values[5].tolist() == pytest.approx([0, 0, 0, 0, 0.9, 0.1, *[0] * 10])
+    assert induction_maps.panel(document, 280, [0, 0]).values[3, :4].tolist() == pytest.approx([0.25] * 4)
+
+
+def test_a_model_without_a_pair_says_why(text, probe, monkeypatch):
+    one_layer = {
+        **formation(None),
+        **NO_ROLES,
+        "scores": [{"previous_token": [[0.3, 0.1]], "prefix_matching": [[0.05, 0.06]]} for _ in STEPS],
+        "pairs": [None] * len(STEPS),
+    }
+    assert "There is no later layer here, so none can." in induction_formation.formed_words(one_layer, None)
+    assert "the highest scores are 0.30 and 0.06" in induction_formation.formed_words(one_layer, None)
+    assert induction_maps.best(one_layer, "previous_token") == [0, 0]
+    assert induction_maps.best(one_layer, "prefix_matching") == [0, 1]
+    assert induction_formation.sharing(one_layer) == ""
+    without = {**ablation(), **NO_ROLES, "sets": {}}
+    assert "No pair stands in this model" in induction_ablation.words(without)
+
+
+def test_the_reader_chooses_whom_to_look_into(text, probe):
+    measure(seeds=(0, 1))
+    page = opened(seeds="0,1", seed="1", of="one-layer")
+    assert "quick budget, seed 1." in said(page)
+    run = next(r for r in Store().runs() if r.spec.variant == "one-layer" and r.spec.seed == 1)
+    pressed(page, "find")
+    assert probe[0] == ("formation", "--run", str(Store().directory(run.id)))
+    page = opened(seeds="0", seed="1")
+    assert "Seed 1 is none of those trained here: 0. Used: 0." in said(page)
+    rerun(page)
+    assert page.query_params["seed"] == "0"
+
+
+def test_what_a_link_names_and_the_model_has_not_is_said(text, probe):
+    measure()
+    page = pressed(opened(at="310", left="3.1", row="27", heads="1.1,4.4"), "find")
+    words = said(page)
+    assert "No weights were kept at step 310. Used: 300." in words
+    assert "left is 3.1, which this model has not. Used: found." in words
+    assert "Row 27 is beyond this sequence’s 24 tokens. Used: 15." in words
+    page = pressed(page, "ablate")
+    assert "This model has no head 4.4. Left out." in said(page)
+    assert page.session_state["induction.at"] == 300
+    assert page.session_state["induction.left"] == "found"
+    assert page.session_state["induction.heads"] == ["1.1"]
+
+
+def test_a_run_without_kept_weights_has_no_steps_to_show(text, probe):
+    measure(kept=())
+    page = opened()
+    assert "Of this model only the end is here. Train it above for its steps." in said(page)
+    pressed(page, "find")
+    assert not probe
+
+
+def test_what_cannot_be_measured_is_told(text, monkeypatch):
+    def refused(*_):
+        raise ValueError("It could not be measured: no room")
+
+    measure()
+    monkeypatch.setattr(probing, "measured", refused)
+    page = opened()
+    for name in ("find", "ablate", "steps"):
+        page = pressed(page, name)
+    assert said(page).count("It could not be measured: no room") == 3
+
+
+# Ablation, seeds, text.
+
+
+def test_ablation_names_what_is_left_and_who_shares_the_work(text, probe):
+    measure()
+    page = opened()
+    assert "Takes a few seconds, in a process of its own" in said(page)
+    page = pressed(page, "ablate")
+    rows = lines(page, "taken away")
+    assert rows["nothing taken away"]["zero"] == "**99.0 %**"
+    assert rows["all that look one token back: 1.1 and 1.2"]["zero"] == ":red[5.0 %]"
+    assert rows["all that find what came after: 2.2"]["mean"] == ":red[4.0 %]"
+    assert rows["1.2"]["zero"] == "95.0 %"
+    words = said(page)
+    assert (
+        "Without the one that matters most, :blue[●] 1.1, **60.0 %** are left: it does more than any" in words
+    )
+    assert "One after another, the highest score first: 60.0 %, 5.0 %." in words
+    assert "It is one head, :violet[●] 2.2." in words
+    assert "Without all others **98.5 %** are left" in words
+    dots = charts(page)[-1]
+    assert len(dots["left"]) == 2 * (3 + 8)
+    assert [row["left"] for row in dots["levels"]] == [0.99, 0.01]
+
+
+def test_heads_of_the_readers_are_taken_away_together(text, probe):
+    measure()
+    page = pressed(opened(), "ablate")
+    page.pills(key="induction.heads").set_value(["1.2", "2.4"])
+    rerun(page)
+    assert page.query_params["heads"] == "1.2,2.4"
+    assert probe[-1][-2:] == ("--heads", "1.2,2.4")
+    (own,) = (row for row in cells(page, "taken away") if "yours: 1.2 and 2.4" in row["taken away"])
+    assert own["zero"] == ":red[50.0 %]"
+    assert {row["slot"] for row in charts(page)[-1]["left"]} == {"blue", "violet", "gray", "sky"}
+
+
+def test_shared_work_and_a_whole_layer_are_said():
+    found = ablation()
+    found["single"][0]["zero"] = 0.98
+    assert "the two share the work, and none is needed alone" in induction_ablation.words(found)
+    found["sets"]["previous"]["heads"] = [[0, h] for h in range(4)]
+    found["growing"]["previous"] *= 2
+    assert "They are all of layer 1" in induction_ablation.words(found)
+
+
+def test_seeds_stand_in_a_table_and_the_steps_are_looked_for_when_asked(text, probe):
+    measure(seeds=(0, 1, 2))
+    page = opened(seeds="0,1,2")
+    rows = cells(page, "yours")
+    assert [row["forms at"] for row in rows] == [":gray[–]"] * 4
+    assert rows[1]["one layer above it"] == "5.0 points"
+    assert "over 95 % of the second half on **3 of 3** seeds" in said(page)
+    page = pressed(page, "steps")
+    assert [one[0] for one in probe] == ["formation"] * 3
+    rows = cells(page, "yours")
+    assert [row["forms at"] for row in rows[:3]] == ["step 300"] * 3
+    assert rows[3]["two layers"].startswith("**98.0 %** :gray[± 1.0 %]")
+    assert rows[3]["forms at"] == "**300** :gray[± 0]"
+    assert "The pair forms between step 300 and step 300." in said(page)
+
+
+def test_models_of_shakespeare_are_asked_and_none_with_a_pair_is_said_plainly(text, probe, monkeypatch):
+    there = {"a head": (induction_probe.Path("/a"), "shipped, seed 0")}
+    monkeypatch.setattr(induction_probe, "text_models", lambda: there)
+    page = pressed(opened(), "text")
+    assert probe == [("text", "--model", "a head=/a")]
+    words = said(page)
+    assert "**No such pair** in *a head*." in words
+    assert "It has one layer: there is no later one" in words
+    assert "highest previous-token score of all is 0.21, the highest prefix-matching score 0.01" in words
+    assert "Weights: a head: shipped, seed 0." in words
+    assert cells(page, "model, head")[0]["previous, random"] == "**0.21**"
+    two = in_text(["a", "b"])
+    two["rows"][0] |= {
+        "layers": 2,
+        "pair": [[0, 0], [1, 0]],
+        "random": {"previous_token": [[0.7], [0.0]], "prefix_matching": [[0.0], [0.8]]},
+    }
+    told = induction_text.words(two)
+    assert "**a** has a pair: 1.1 looks one token back with 0.70, 2.1 finds what came after with 0.80" in told
+    assert "1 of 2 has one layer" in told
+    two["rows"][0]["pair"] = None
+    assert "**No such pair** in any of these 2 models." in induction_text.words(two)
+    assert "More than one layer, and still no pair: *a*." in induction_text.words(two)
+
+
+def test_shipped_models_of_a_text_are_found_and_those_without_heads_left_out(home):
+    found = induction_probe.text_models()
+    assert "one head added, with positions" in found
+    assert all(path.exists() for path, _ in found.values())
+    assert not any("average" in name for name in found)
+
+
+# Files, links, one real run.
+
+
+def test_every_figure_can_be_taken_away_as_a_file():
+    curves = dict.fromkeys((ACCURACY, LOSS, SCORE), ((0.0, 1.0), (500.0, 0.1)))
+    drawn = induction_formation.together(induction_formation.stacked(formation(), curves, 300))
+    assert export.picture(drawn, "png")[:4] == b"\x89PNG"
+    assert len(induction_formation.csv_rows(formation())) == 1 + 8 * len(STEPS)
+    assert export.picture(induction_ablation.chart(ablation(), None), "svg").startswith(b"<svg")
+    assert len(induction_ablation.csv_rows(ablation(), None)) == 1 + 1 + 3 + 8
+    assert len(induction_text.csv_rows(in_text(["a"]))) == 2
+
+
+def test_the_link_holds_the_whole_state(text, probe):
+    measure(seeds=(0, 1, 2))
+    page = opened(
+        seeds="0,1,2", repeat="half", how="sudden", seed="2", at="340", period="8", row="10", left="1.4",
+        right="2.1", heads="1.1,2.2",
+    )  # fmt: skip
+    for name in ("find", "ablate"):
+        page = pressed(page, name)
+    state = page.session_state
+    assert (state["induction.seed"], state["induction.at"], state["induction.period"]) == (2, 340, 8)
+    assert (state["induction.row"], state["induction.left"], state["induction.right"]) == (10, "1.4", "2.1")
+    assert state["induction.heads"] == ["1.1", "2.2"]
+    assert "allowed" not in said(page)
+    assert "Used:" not in said(page)
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ({"budget": "long"}, "budget is 'long'; allowed: quick, chapter. Used: quick."),
+        ({"repeat": "x"}, "repeat is 'x'; allowed: no, half, yes. Used: none."),
+        ({"how": "x"}, "how is 'x'; allowed: gradual, sudden, never. Used: none."),
+        ({"of": "three"}, "of is 'three'; allowed: two-layers, one-layer. Used: two-layers."),
+        ({"at": "-1"}, "at is '-1'; allowed: a whole number from 0 to 10,000,000. Used: none."),
+        ({"period": "9"}, "period is '9'; allowed: 8, 10, 12, 14. Used: 12."),
+        ({"row": "28"}, "row is '28'; allowed: a whole number from 0 to 27. Used: none."),
+        (
+            {"left": "x"},
+            "left has 'x'; allowed: found, or LAYER.HEAD, counted from 1, as in 1.3. Used: found.",
+        ),
+        ({"heads": "1.3;2"}, "heads has '1.3;2'; allowed: LAYER.HEAD, counted from 1, as in 1.3. Used: ."),
+        ({"seed": "x"}, "seed is 'x'; allowed: a whole number from 0"),
+        ({"text": "upload"}, "text is no setting of this page"),
+    ],
+)
+def test_a_bad_value_in_the_url_is_one_sentence(text, query, complaint):
+    assert complaint in said(opened(**query))
+
+
+def test_the_page_loads_no_torch(text, python):
+    measure()
+    loaded, failed, _ = torch_failed_seconds(
+        python, "induction", text, "page.segmented_control(key='induction.of').set_value('one-layer')"
+    )
+    assert (loaded, failed) == (False, False)
+
+
+def test_two_tiny_models_are_trained_and_looked_into(text, monkeypatch):
+    """From the press of Train to every section, with the real trainer and the real probe."""
+    tiny = replace(INDUCTION.budgets["quick"], steps=30, batch_size=4, evaluate_every=10, keep_every=15)
+    monkeypatch.setitem(INDUCTION.budgets, "quick", tiny)
+    monkeypatch.setattr(device, "probe", device.describe)
+    monkeypatch.setattr(estimates, "remember", lambda *_: None)
+    pressed(opened(), "train")
+    store = Store()
+    for run in store.runs():
+        folder = store.directory(run.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "spec.json").write_text(run.spec.to_json())
+        outcome = trainer.run(folder, 1)
+        store.advance(
+            run.id, "queued", "done", measured=outcome["measured"], seconds=1.0, started=run.created + 1,
+            ended=run.created + 2,
+        )  # fmt: skip
+    page = opened()
+    assert "do **not** gain a half: train longer" in said(page)
+    for name in ("find", "ablate", "steps"):
+        page = pressed(page, name)
+    words = said(page)
+    assert "Scored 3 steps in" in words
+    assert "A pair stands at none of these steps to the end" in words
+    assert "No pair stands in this model" in words
+    assert [row["forms at"] for row in cells(page, "yours")] == [":red[never]", ":gray[–]"]
+    assert len(cells(page, "head, step 30")) == 9
+    assert len(lines(page, "taken away")) == 1 + 1 + 8
+    page.select_slider(key="induction.at").set_value(15)
+    rerun(page)
+    assert len(cells(page, "head, step 15")) == 9
+    measured = induction_parts.table_rows(induction_probe_sweep(store))
+    assert measured[1][4] == pytest.approx(store.runs()[0].measured[ACCURACY])
+
+
+def induction_probe_sweep(store):
+    from lab.measured import Sweep
+
+    return Sweep.of(INDUCTION, [run.spec for run in store.runs()], store)

@@ -1,0 +1,269 @@
+"""What the page on induction measures in a process of its own: on a circuit built by hand, on a model that
+was trained, and on models of a text; as functions and as the command line.
+"""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from engine import checkpoint, device, estimates
+from engine.budget import Budget
+from engine.circuits.capture import run as run_open
+from engine.circuits.induction import HeadScores
+from engine.circuits.interventions import Head
+from engine.languages.induction import INDUCTION, Repeats
+from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer
+from engine.probes import induction
+from engine.runs import launch, trainer
+from tests import circuit_models
+from tests.circuit_models import HALF, LETTERS, induction_model
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+# The built circuit has nine letters and twelve places; this language is as large, and its halves as long.
+SMALL = Repeats(vocab_size=LETTERS, shortest=3, length=2 * HALF)
+STRONG, WEAK = HeadScores([[0.9], [0.0]], [[0.0], [0.9]]), HeadScores([[0.9], [0.0]], [[0.0], [0.1]])
+STEPS = 240
+
+
+def of_two_layers(vocab_size=64, max_positions=63):
+    torch.manual_seed(0)
+    return Transformer(
+        ModelConfig(
+            vocab_size=vocab_size, d_model=16, n_layer=2, n_head=2, mixer="attention", connection="pre-norm",
+            positions="learned", max_positions=max_positions, output_projection=True,
+        )
+    ).eval()  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a short run of two layers, and what it ended with."""
+    folder = tmp_path_factory.mktemp("run") / "7"
+    folder.mkdir()
+    here = device.Device("cpu", "CPU, 2 cores", 0, "2", False)
+    (spec,) = launch.specs("induction", "quick", (3,), "induction", ["two-layers"])
+    budget = replace(spec.budget, steps=STEPS, keep_every=80, evaluate_every=STEPS, checkpoint_every=STEPS)
+    (folder / "spec.json").write_text(replace(spec, budget=budget).to_json())
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "probe", lambda: here)
+        patch.setattr(estimates, "remember", lambda *_: None)
+        outcome = trainer.run(folder, 1)
+    torch.set_num_threads(before)
+    return folder, outcome["measured"]
+
+
+def test_a_pair_forms_at_the_step_from_which_on_it_stays():
+    steps = [0, 10, 20, 30]
+    assert induction.formed_at(steps, [WEAK, STRONG, STRONG, STRONG]) == 10
+    assert induction.formed_at(steps, [STRONG, WEAK, STRONG, STRONG]) == 20, "it was lost once"
+    assert induction.formed_at(steps, [STRONG, STRONG, STRONG, WEAK]) is None
+    assert induction.formed_at(steps, [STRONG] * 4) == 0
+
+
+def test_the_built_circuit_has_its_roles_and_needs_both_heads():
+    measured = induction.Ablation(induction_model(), SMALL, SMALL.unseen_rows(0)[:, : 2 * HALF])
+    assert measured.accuracy(measured.late) == 1
+    for head in (Head(0, 0), Head(1, 0)):
+        left = measured.without([head])
+        assert left["heads"] == [list(head)]
+        assert left["zero"] < 0.5
+        assert left["mean"] < 0.5
+    idle = measured.without([Head(0, 1), Head(1, 1)])
+    assert idle["zero"] == idle["mean"] == 1
+    scores = induction.head_scores(induction_model(), measured.ids)
+    found = induction.roles(scores)
+    assert (found["pair"], found["from"]) == ((Head(0, 0), Head(1, 0)), 0.2)
+    assert found["matching"] == [Head(1, 0)]
+    assert Head(0, 0) in found["previous"]  # over so few tokens a head that sees all alike is one as well
+
+
+def test_heads_are_taken_away_one_after_another_the_strongest_first():
+    measured = induction.Ablation(induction_model(), SMALL, SMALL.unseen_rows(0))
+    grown = measured.growing([Head(0, 0), Head(0, 1)], [[0.3, 0.4], [0, 0]])
+    assert [step["heads"] for step in grown] == [[[0, 1]], [[0, 1], [0, 0]]]
+    assert grown[0]["zero"] == 1
+    assert grown[1]["zero"] < 0.5
+
+
+def test_a_trained_model_forms_its_pair_and_is_scored_at_every_kept_step(trained):
+    folder, _ = trained
+    found = induction.formation(folder)
+    assert found["steps"] == [0, 80, 160, 240]
+    assert len(found["scores"]) == len(found["pairs"]) == 4
+    assert found["sequences"] == induction.SCORED
+    first = found["scores"][0]
+    assert first["previous_token"][0] == pytest.approx([found["all_alike"]["previous_token"]] * 4, abs=0.01)
+    assert found["pairs"][0] is None
+    json.dumps(found, allow_nan=False)
+
+
+def test_without_any_head_nothing_is_left_and_the_whole_is_what_the_run_ended_with(trained):
+    folder, measured = trained
+    model = checkpoint.load_model(folder / "checkpoint.safetensors")[0]
+    found = induction.ablate(model, 3)
+    assert found["accuracy"] == pytest.approx(measured["accuracy"])
+    assert found["early_accuracy"] == pytest.approx(measured["early_accuracy"])
+    assert [one["heads"] for one in found["single"]] == [[[b, h]] for b in range(2) for h in range(4)]
+    everything = [Head(b, h) for b in range(2) for h in range(4)]
+    own = induction.ablate(model, 3, everything)
+    assert own.keys() == {"accuracy", "chosen"}
+    assert own["chosen"]["zero"] < 0.1
+    assert own["chosen"]["mean"] < 0.1
+
+
+def test_a_model_of_other_words_is_no_subject():
+    with pytest.raises(ValueError, match="the model has 9 tokens; allowed: 64, of induction"):
+        induction.ablate(induction_model(), 0)
+    with pytest.raises(ValueError, match="head is 5; allowed: 0 to 1"):
+        induction.ablate(of_two_layers(), 0, [Head(0, 5)])
+
+
+def test_maps_are_the_models_own_weights_as_far_as_each_query_sees(trained):
+    folder, _ = trained
+    found = induction.maps(folder, 9)
+    assert found["steps"] == [0, 80, 160, 240]
+    assert len(found["pieces"]) == 18
+    assert found["pieces"][:9] == found["pieces"][9:]
+    assert len(set(found["pieces"])) == 9
+    model = checkpoint.load_model(folder / "weights" / "160.safetensors")[0]
+    ids = torch.tensor([[INDUCTION.words.index(piece) for piece in found["pieces"]]])
+    block = run_open(model, ids).blocks[1]
+    for t in (0, 12):
+        assert found["weights"][2][1][3][t] == pytest.approx(
+            block.weights[0, 3, t, : t + 1].tolist(), abs=1e-4
+        )
+        assert found["scores"][2][1][3][t] == pytest.approx(block.scores[0, 3, t, : t + 1].tolist(), abs=1e-2)
+    for rows in found["weights"][3][0]:
+        assert [len(row) for row in rows] == list(range(1, 19))
+        assert [sum(row) for row in rows] == pytest.approx([1] * 18, abs=2e-3)
+    with pytest.raises(ValueError, match="the period is 7; allowed: 8 to 31 tokens"):
+        induction.maps(folder, 7)
+
+
+def test_a_run_of_something_else_or_without_kept_weights_is_refused(tmp_path, trained):
+    folder, _ = trained
+    bare = tmp_path / "8"
+    bare.mkdir()
+    (bare / "spec.json").write_text((folder / "spec.json").read_text())
+    with pytest.raises(ValueError, match="run #8 has kept no weights of its steps; train it again"):
+        induction.formation(bare)
+    (spec,) = launch.specs("winograd-closed", "quick", (0,), "winograd-closed", ["one-block"])
+    (bare / "spec.json").write_text(spec.to_json())
+    with pytest.raises(ValueError, match="trained on winograd-closed; allowed: repeated random tokens"):
+        induction.formation(bare)
+    (bare / "spec.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds no run"):
+        induction.formation(bare)
+
+
+# Models of a text.
+
+
+@pytest.fixture
+def a_text():
+    """A text's held-out part, of 64 tokens."""
+    ids = np.random.default_rng(0).integers(0, 64, 4000, dtype=np.uint16)
+    return SimpleNamespace(held_out_ids=ids)
+
+
+def test_random_tokens_repeat_after_as_many_as_the_sequence_says():
+    ids = induction.repeats(100, 64, 0)
+    assert ids.shape == (induction.PASSAGES, 64)
+    for row in ids.tolist():
+        period = next(p for p in range(1, 64) if row[p] == row[0])
+        assert induction.SHORTEST <= period < 32
+        assert row == (row[:period] * 4)[:64]
+    once = induction.repeats(100, 64, 0, once=True)
+    assert all(len(set(row)) == 64 for row in once.tolist())
+    with pytest.raises(ValueError, match="the model has 30 tokens and reads 64; needed: as many, over 32"):
+        induction.repeats(30, 64, 0)
+
+
+def test_a_repeat_is_worth_much_to_the_built_circuit_and_nothing_to_a_fresh_model():
+    said = circuit_models.repeated(20)[:, :HALF]
+    assert induction.gain(induction_model(), said) > 1
+    assert abs(induction.gain(of_two_layers(LETTERS, 2 * HALF), said)) < 0.1
+
+
+def test_a_model_of_a_text_is_scored_on_random_tokens_and_on_the_text(a_text):
+    found = induction.in_text(of_two_layers(), a_text, 0)
+    assert found["layers"] == 2
+    assert found["pair"] is None
+    for where in ("random", "text"):
+        assert len(found[where]["prefix_matching"]) == 2
+        alike = found["all_alike"][where]
+        assert found[where]["previous_token"][0][0] == pytest.approx(alike["previous_token"], abs=0.02)
+    assert abs(found["gain_random_nats"]) < 0.1
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_text_too_short_or_a_model_without_heads_is_refused(a_text):
+    short = SimpleNamespace(held_out_ids=a_text.held_out_ids[:20])
+    with pytest.raises(ValueError, match="the held-out part has 20 tokens; needed: 63"):
+        induction.in_text(of_two_layers(), short, 0)
+    average = Transformer(ModelConfig(vocab_size=64, d_model=8, n_layer=1, mixer="average", connection="add"))
+    with pytest.raises(ValueError, match="a model of mixer 'average' has no heads"):
+        induction.in_text(average.eval(), a_text, 0)
+
+
+# The command line.
+
+
+def printed(capsys, *arguments):
+    code = induction.main([*map(str, arguments), "--json"])
+    out, err = capsys.readouterr()
+    return code, (json.loads(out) if out else None), err.strip()
+
+
+def test_the_command_line_prints_one_document_for_each_question(trained, capsys):
+    folder, _ = trained
+    code, found, _ = printed(capsys, "formation", "--run", folder)
+    assert (code, found["steps"][-1]) == (0, STEPS)
+    assert found["seconds"] > 0
+    code, found, _ = printed(capsys, "maps", "--run", folder, "--period", 8)
+    assert (code, len(found["pieces"])) == (0, 16)
+    weights = folder / "checkpoint.safetensors"
+    code, found, _ = printed(capsys, "ablate", "--weights", weights, "--seed", 3, "--heads", "1.2,2.4")
+    assert (code, found["chosen"]["heads"]) == (0, [[0, 1], [1, 3]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["formation"], "--run is not given; needed: a path."),
+        (["ablate"], "--weights is not given; needed: a path."),
+        (["ablate", "--weights", "/nowhere"], "No such file or directory"),
+        (["text", "--model", "x"], "a model is 'x'; allowed: NAME=PATH of a checkpoint."),
+        (["ablate", "--seed", "-1"], "the seed is -1; allowed: 0 to 9,223,372,036,854,775,807."),
+    ],
+)
+def test_what_cannot_be_measured_is_one_sentence(tiny_corpus, capsys, arguments, complaint):
+    text = ["--text", tiny_corpus] if arguments[0] == "text" else []
+    code, found, said = printed(capsys, *arguments, *text)
+    assert (code, found) == (2, None)
+    assert complaint in said
+    assert "\n" not in said
+
+
+def test_heads_as_people_write_them():
+    assert induction.heads_in("") == []
+    assert induction.heads_in("1.3,2.4") == [Head(0, 2), Head(1, 3)]
+    for wrong in ("1", "0.1", "1.0", "1.3;2.4", "a.b", "1.3,"):
+        with pytest.raises(ValueError, match=r"allowed: LAYER\.HEAD, counted from 1"):
+            induction.heads_in(wrong)
+    with pytest.raises(ValueError, match=r"heads have 1\.3 twice"):
+        induction.heads_in("1.3,1.3")
+
+
+def test_budget_of_the_table_keeps_enough_steps_to_see_it_form():
+    (spec,) = launch.specs("induction", "quick", (0,), "induction", ["two-layers"])
+    assert isinstance(spec.budget, Budget)
+    assert spec.budget.keep_every <= spec.budget.steps / 20
