@@ -1,0 +1,149 @@
+"""Winograd: a language whose questions have right answers, a two-hop circuit, and its proof."""
+
+import streamlit as st
+
+from engine.language_variants import WINOGRAD
+from engine.languages.winograd import DECISION, FIRST
+from lab import (
+    bench,
+    export,
+    frame,
+    instruments,
+    palette,
+    vega,
+    winograd_parts,
+    winograd_probe,
+    winograd_proof_view,
+    winograd_sections,
+    winograd_seeds,
+    winograd_setup,
+)
+from lab.chapter import section
+from lab.controls import Settings, one_of, whole
+from lab.measured import Sweep
+from lab.winograd_inside import Inside
+from lab.winograd_parts import BAG_GUESSES, BLOCK_GUESSES
+from lab.winograd_sections import ALL, HEADS, HOWS
+
+SECTION = section("winograd.py")
+
+
+def guesses() -> None:
+    """The two predictions."""
+    with st.container(horizontal=True):
+        for name, question, options in (
+            ("bag", "Before you train: one pool of nouns, how good is a bag of words?", BAG_GUESSES),
+            ("read", "And where do two blocks read the adjective?", BLOCK_GUESSES),
+        ):
+            with st.container(width=bench.HALF):
+                st.pills(question, list(options), format_func=options.__getitem__, key=settings.key(name))
+
+
+def training(sweep: Sweep, refused: str | None) -> None:
+    """Settings, words, live curves, tables."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
+        winograd_setup.row(settings)
+        instruments.action(sweep, settings)
+        said = bench.status_line()
+    instruments.wanting(settings, instruments.Choice(choice.budget, choice.seeds, ""))
+    with st.expander("The language and the steps", expanded=choice.version == "yours"):
+        winograd_setup.words(settings, choice)
+    shape, paused = winograd_parts.frame(choice), False
+    with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
+        st.markdown("**Right answers** :gray[held-out sentences, higher is better]", width="stretch")
+        if sweep.unended:
+            paused = st.toggle("Pause live", key="winograd.paused")
+        with st.popover("Export", type="tertiary"):
+            export.downloads(
+                f"winograd-{choice.version}-{choice.budget}",
+                lambda: winograd_parts.chart(choice, shape, sweep.again()),
+                lambda: winograd_parts.numbers(sweep.again()),
+            )
+
+    def draw(now: Sweep) -> None:
+        with st.container(key="figure"):
+            vega.draw(winograd_parts.chart(choice, shape, now), key="winograd.chart")
+        with st.container(horizontal=True, gap="medium", key="results"):
+            with st.container(width=bench.TABLE_WIDTH):
+                for styler in (winograd_parts.results(now, choice), winograd_parts.shares(now)):
+                    st.table(styler, border="horizontal", hide_index=True)
+                st.caption(winograd_parts.remarks(now, choice))
+            with st.container(width=bench.NOTICE_WIDTH):
+                st.subheader("What to notice", anchor=False)
+                words = winograd_parts.notice(now, st.session_state[settings.key("bag")])
+                st.markdown(words or _waiting(now))
+
+    bench.follow(sweep, said, draw, refused=refused, paused=paused)
+
+
+def _waiting(now: Sweep) -> str:
+    if now.unended:
+        return "Your guesses are answered here when every model has ended."
+    return "No runs yet. Make your two guesses, then train."
+
+
+def two_sentences() -> winograd_probe.Measured | None:
+    """Which model, which sentences, and how they differ inside."""
+    st.header("Two sentences, one word", anchor=False)
+    st.markdown(
+        "Choose who crosses what, and two adjectives. Both sentences go through the model; what differs "
+        "between their maps is that one word’s doing. All maps share one scale.",
+        width=frame.MEASURE,
+    )
+    winograd_probe.row(settings, sweep, choice, variant)
+    return winograd_sections.two_sentences(inside)
+
+
+def over_seeds() -> Sweep:
+    """Whether the circuit forms always, sometimes, or by another route."""
+    st.header("Over seeds", anchor=False)
+    st.markdown(
+        "Does training always end in the same circuit? Two blocks, on the seeds that no setting was chosen "
+        "on, each scored as above.",
+        width=frame.MEASURE,
+    )
+    count = int(st.session_state[settings.key("count")])
+    many = winograd_seeds.sweep_of(choice, count)
+    winograd_seeds.show(settings, choice, many, count)
+    return many
+
+
+settings = Settings(
+    "winograd",
+    (
+        *winograd_setup.NAMES,
+        *("bag", "read"),
+        *winograd_probe.NAMES,
+        *("head", "edge", "how", "block", "of", "query", "key", "count"),
+    ),
+)
+frame.header(
+    SECTION,
+    "Which noun is tired?",
+    "“The dog did not cross the road because it was too tired, so the …” The answer lies in one adjective "
+    "and the order of two nouns. Train four models on such sentences, then take the best one apart.",
+)
+settings.seed("bag", one_of("bag", tuple(BAG_GUESSES)), None)
+settings.seed("read", one_of("read", tuple(BLOCK_GUESSES)), None)
+settings.seed("head", one_of("head", HEADS), "mean")
+settings.seed("edge", str, "")
+settings.seed("how", one_of("how", tuple(HOWS)), "edge")
+settings.seed("block", whole("block", 1, 2), 1)
+settings.seed("of", one_of("of", (ALL, *HEADS[1:])), ALL)
+settings.seed("query", whole("query", 0, DECISION), DECISION)
+settings.seed("key", whole("key", 0, DECISION), FIRST)
+settings.seed("count", one_of("count", winograd_seeds.COUNTS), "5")
+choice = winograd_setup.choose(settings)
+sweep, refused = winograd_setup.asked(choice)
+variant, looked, pair = winograd_probe.choose(settings, sweep, choice)
+settings.show_notices()
+inside = Inside(settings, choice, variant, looked, pair, palette.current())
+guesses()
+training(sweep, refused)
+frame.sources(tuple(WINOGRAD), "The code of the four models", WINOGRAD)
+winograd_sections.block_one(inside, two_sentences())
+circuit = winograd_sections.cut(inside)
+winograd_sections.cut_any(inside)
+winograd_proof_view.show(inside, circuit)
+bench.watch(sweep, over_seeds())
+frame.footer(SECTION)

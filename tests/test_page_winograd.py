@@ -1,0 +1,461 @@
+"""The page Winograd: training on a reader's own sentences, and what its sections say of what was trained."""
+
+import contextlib
+import io
+import json
+
+import pytest
+
+from engine import device
+from engine.languages import shelf
+from engine.languages.winograd import CLOSED
+from engine.probes import winograd as probe
+from engine.runs import dispatcher, files, trainer
+from engine.runs.store import Store
+from lab import probing, winograd_graph
+from tests.apptest import cells, charts, open_page, rerun, said
+from tests.winograd_models import SMALL, WORDS, measured, train
+
+VARIANTS = ("average", "average-added", "one-block", "two-blocks")
+SHARES = {
+    "average": (0.28, 0.5, 0.22),
+    "average-added": (0.29, 0.49, 0.22),
+    "one-block": (0.93, 0.06, 0.01),
+    "two-blocks": (1.0, 0.0, 0.0),
+}
+
+
+@pytest.fixture(autouse=True)
+def machine(home, no_reference, monkeypatch, one_thread):
+    """Nothing shipped, nothing run yet, and a dispatcher."""
+    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
+    monkeypatch.setattr(device, "describe", lambda: here)
+    monkeypatch.setattr(device, "probe", lambda: here)
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
+    return home
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("weights")
+    return {name: train(name, folder / f"{name}.safetensors") for name in ("two-blocks", "one-block")}
+
+
+@pytest.fixture
+def small(weights):
+    """The four models of the small language, trained."""
+    return measured(shelf.keep(SMALL), weights, SHARES)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Probes answered in this process, which is quicker. Returns what was asked, in order."""
+    asked, kept = [], {}
+
+    def measured(module, *arguments):
+        assert module == "engine.probes.winograd"
+        if arguments not in kept:
+            asked.append(arguments[0])
+            out, err = io.StringIO(), io.StringIO()
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = probe.main(["--json", *arguments])
+            if code:
+                raise ValueError(err.getvalue().strip())
+            kept[arguments] = json.loads(out.getvalue())
+        return kept[arguments]
+
+    monkeypatch.setattr(probing, "measured", measured)
+    return asked
+
+
+def opened(**query):
+    return open_page("winograd", **query)
+
+
+def pressed(page, name):
+    page.button(key=f"winograd.{name}").click()
+    return rerun(page)
+
+
+def chosen(page, kind, name, value):
+    getattr(page, kind)(key=f"winograd.{name}").set_value(value)
+    return rerun(page)
+
+
+def in_url(page, name):
+    """A parameter; one that the page wrote is a list."""
+    value = page.query_params[name]
+    return value if isinstance(value, str) else value[0]
+
+
+def carried_out():
+    """Train every queued run for real, as its process would."""
+    store = Store()
+    for run in store.runs(states=["queued"]):
+        folder = store.directory(run.id)
+        folder.mkdir()
+        (folder / "spec.json").write_text(run.spec.to_json())
+        outcome = trainer.run(folder, 1)
+        store.advance(
+            run.id, "queued", outcome["state"], measured=outcome["measured"], seconds=outcome["seconds"],
+            started=run.created + 1, ended=run.created + 2,
+        )  # fmt: skip
+
+
+# The bench.
+
+
+def test_an_empty_page_has_its_frame_and_says_what_to_do():
+    page = opened()
+    assert page.title[0].value == "Which noun is tired?"
+    assert page.caption[0].value == "12 of 14 · Circuits"
+    assert page.button(key="winograd.train").label == "Train four models"
+    words = said(page)
+    assert "No runs yet. Make your two guesses, then train." in words
+    assert words.count("Train the models above first.") == 4
+    assert "36 words; 960 sentences to train on and 960 held out" in words
+    rules = [row["text"] for row in charts(page)[0]["rules"] if row["text"]]
+    assert [rule.replace("\u00a0", " ") for rule in rules] == [
+        "chapter 27.9 %",
+        "chapter 92.7 % and 100.0 %",
+        "chance, 50 %",
+    ]
+    table = cells(page, "right answers")
+    assert [row["chapter"] for row in table] == ["27.9 %", ":gray[–]", "92.7 %", "100.0 %", "50.0 %"]
+    assert {row["yours"] for row in table} == {":gray[–]"}
+    assert Store().runs() == []
+
+
+def test_train_queues_four_models_and_cancel_stands_in_its_place():
+    page = pressed(opened(seeds="0,1", version="open"), "train")
+    runs = Store().runs()
+    assert [(run.spec.experiment, run.spec.variant) for run in runs] == [
+        ("winograd-open", name) for name in VARIANTS
+    ] * 2
+    assert page.button(key="winograd.cancel").label == "Cancel"
+    assert "Queued" in said(page)
+
+
+def test_results_answer_the_guess_over_epochs():
+    measured("winograd-closed", {}, SHARES)
+    page = opened(bag="above")
+    words = said(page)
+    assert "You guessed *above chance*. The bag of words is right in **28.0 %**, below a coin." in words
+    assert "It names the wrong noun of the pair in **50.0 %** and neither in 22.0 %" in words
+    assert "One block answers 93.0 %, two **100.0 %**." in words
+    chart = charts(page)[0]
+    ends = {row["name"]: row["epoch"] for row in chart["curves"]}  # the last of each
+    run = next(run for run in Store().runs() if run.spec.variant == "two-blocks")
+    assert ends["two blocks"] == pytest.approx(run.spec.budget.steps * 64 / 960)
+    slots = {row["name"]: row["slot"] for row in chart["curves"]}
+    assert slots == {"average": "red", "average added": "orange", "one block": "green", "two blocks": "ink"}
+    table = cells(page, "right answers")
+    assert table[0]["difference"] == ":gray[+0.1]"  # of the quick budget: it judges nothing
+    shares = cells(page, "yours, of held-out")
+    assert [row["wrong noun"] for row in shares] == ["**50.0 %**", "**49.0 %**", "**6.0 %**", "**0.0 %**"]
+
+
+def test_figures_of_the_chapters_budget_are_judged_in_points():
+    measured("winograd-closed", {}, {**SHARES, "two-blocks": (0.9, 0.1, 0.0)}, budget="chapter")
+    table = cells(opened(budget="chapter"), "right answers")
+    assert [row["difference"] for row in table] == [
+        ":green[+0.1]",
+        ":gray[–]",
+        ":green[+0.3]",
+        ":red[−10.0 outside]",
+        ":green[+0.0]",
+    ]
+
+
+def test_a_running_sweep_draws_what_there_is():
+    (run, *_) = measured("winograd-closed", {}, SHARES)
+    store = Store()
+    sweep = store.submit([other.spec for other in store.runs()], "local")
+    again = store.runs(sweep=sweep)
+    folder = store.directory(again[0].id)
+    folder.mkdir()
+    record = {"step": 300, "seconds": 9, "accuracy": 0.2, "wrong_noun": 0.3, "other": 0.5}
+    (folder / "metrics.jsonl").write_text(
+        json.dumps({**record, "step": 0}) + "\n" + json.dumps(record) + "\n"
+    )
+    store.advance(again[0].id, "queued", "running", started=again[0].created)
+    page = opened()
+    assert "Running: step 300 of" in said(page)
+    assert page.button(key="winograd.cancel").label == "Cancel"
+    first = [row for row in charts(page)[0]["curves"] if row["name"] == "average"]
+    assert first[-1]["accuracy"] == 0.2
+    assert charts(page)[0]["done"][0]["to"] > 0
+    assert run.spec.variant == "average"
+
+
+def test_the_open_version_says_that_its_words_give_it_away():
+    shares = {**SHARES, "average": (1.0, 0.0, 0.0)}
+    measured("winograd-open", {}, shares, experiment="winograd-open")
+    words = said(opened(version="open"))
+    assert "right in **100.0 %**, above a coin. Here the class of a noun gives the answer away" in words
+
+
+# The reader's own language.
+
+
+def test_a_link_holds_the_whole_state(small):
+    query = {
+        **WORDS, "budget": "quick", "seeds": "0", "bag": "at", "read": "both", "model": "one-block",
+        "x": "cat", "y": "hill", "a": "slow", "b": "steep", "head": "2", "how": "zero", "of": "3",
+        "query": "12", "key": "6", "count": "10", "held": "100",
+    }  # fmt: skip
+    page = opened(**query)
+    words = said(page)
+    assert "is no setting" not in words
+    assert ":orange[" not in words.replace(":orange[●]", "")
+    assert "Done in" in words  # its runs were found by these words
+    assert {key: in_url(page, key) for key in query} == query
+    assert page.selectbox(key="winograd.x").value == "cat"
+    assert page.text_area(key="winograd.nouns").value == WORDS["nouns"]
+    assert "The words are yours, so nothing is compared with the chapter." in words
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("version", "mine", "version is 'mine'; allowed: closed, open, yours. Used: closed."),
+        ("seeds", "a", "seeds are 'a'; allowed: whole numbers"),
+        ("steps", "5", "steps is '5'; allowed: a whole number from 10 to 20,000. Used: none."),
+        ("held", "0", "held is '0'; allowed: a whole number from 1 to 100. Used: 100."),
+        ("x", "table", "x is 'table'; allowed: animal, street,"),
+        ("model", "three", "model is 'three'; allowed: two-blocks, one-block"),
+        ("query", "15", "query is '15'; allowed: a whole number from 0 to 14"),
+        ("nouns", "a" * 401, "nouns has 401 characters; allowed: at most 400."),
+        ("colour", "red", "colour is no setting of this page"),
+    ],
+)
+def test_a_bad_value_in_the_url_is_one_sentence(name, value, sentence):
+    words = said(opened(**{name: value}))
+    assert words.count(sentence) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"nouns": "dog dog cat cow"}, "The word 'dog' stands twice"),
+        ({"nouns": "dog road cat"}, "3 nouns; allowed: 4 to 64."),
+        ({"nouns": "dog road cat the"}, "The template has the word 'the' already"),
+        ({"nouns": "dog road cat c0w"}, "The word 'c0w' has '0'; allowed: small letters"),
+        ({"nouns": "dog road cat tired"}, "The word 'tired' stands twice"),
+        ({"crosser": "tired"}, "1 adjectives of the crosser and 2 of the crossed"),
+        ({"crosser": "", "crossed": ""}, "0 adjectives of the crosser and 0 of the crossed"),
+        ({"places": "bank"}, "1 places; allowed: 2 to 64."),
+    ],
+)
+def test_a_bad_list_of_words_is_one_sentence_and_trains_nothing(changes, sentence):
+    page = opened(**{**WORDS, **changes})
+    assert sentence in said(page)
+    assert page.button(key="winograd.train").disabled
+    assert not (shelf.paths.DATA / "languages").exists()
+
+
+def test_edited_words_are_another_language_with_its_own_runs(small):
+    page = opened(**WORDS)
+    assert "Done in" in said(page)
+    page = chosen(page, "text_area", "nouns", f"{WORDS['nouns']} fox")
+    assert "Done in" not in said(page)
+    assert in_url(page, "nouns") == f"{WORDS['nouns']} fox"
+    assert "fox" in page.selectbox(key="winograd.x").options
+    page = pressed(page, "train")
+    specs = [run.spec for run in Store().runs(states=["queued"])]
+    assert {spec.config.vocab_size for spec in specs} == {len(SMALL.words) + 1}
+    assert shelf.load(specs[0].corpus).nouns == (*SMALL.nouns, "fox")
+
+
+def test_a_word_that_is_gone_is_not_looked_at_any_more(small):
+    page = opened(**WORDS, x="path")
+    page = chosen(page, "text_area", "nouns", "dog road cat hill cow")
+    assert page.selectbox(key="winograd.x").value == "dog"
+
+
+def test_steps_are_those_that_were_asked_for():
+    page = pressed(opened(steps="40"), "train")
+    assert {run.spec.budget.steps for run in Store().runs()} == {40}
+    assert {run.spec.budget.evaluate_every for run in Store().runs()} == {4}
+    assert in_url(page, "steps") == "40"
+
+
+def test_a_typed_sentence_fills_the_boxes_and_a_wrong_one_is_explained():
+    page = opened()
+    page.text_input(key="winograd.typed").set_value("The cow did not cross the HILL because it was too steep")
+    rerun(page)
+    boxes = {name: page.selectbox(key=f"winograd.{name}").value for name in "xyab"}
+    assert boxes == {"x": "cow", "y": "hill", "a": "steep", "b": "wet"}
+    page.text_input(key="winograd.typed").set_value("the cow did not cross the cow because it was too wet")
+    rerun(page)
+    assert "both nouns are 'cow'; allowed: two that differ." in said(page)
+    page.text_input(key="winograd.typed").set_value("the cow ate")
+    rerun(page)
+    assert "'ate' is no word of this language" in said(page)
+
+
+def test_two_equal_nouns_are_one_sentence(small):
+    page = pressed(opened(**WORDS, x="dog", y="dog"), "maps")
+    assert "Both nouns are 'dog'; choose two that differ." in said(page)
+
+
+# A whole run.
+
+
+def test_from_the_click_to_the_maps_with_real_training(monkeypatch):
+    page = pressed(opened(**WORDS, steps="20"), "train")
+    assert len(Store().runs(states=["queued"])) == 4
+    carried_out()
+    page = rerun(page)
+    words = said(page)
+    assert "Done in" in words
+    assert "The bag of words is right in **" in words
+    assert all(row["yours"].startswith("**") for row in cells(page, "right answers"))
+    page = pressed(page, "maps")  # in a process of its own, as for a reader
+    words = said(page)
+    assert "Measured in" in words
+    assert "model: yours, run #4, 20 steps, seed 0" in words
+    assert "too **tired** , so the …" in words
+    other = opened(**WORDS, steps="20")  # another reader, the same link
+    assert cells(other, "right answers") == cells(page, "right answers")
+
+
+# What is inside.
+
+
+def test_every_section_after_its_press_and_after_edits(small, here):
+    page = opened(**WORDS, read="second")
+    assert here == []
+    page = pressed(page, "maps")
+    words = said(page)
+    assert "**Block 2**" in words
+    assert "Mean: " in words
+    assert "All 4 adjectives" in words
+    assert "the other weights, renormalised without it, by at most **" in words
+    rows = cells(page, "key")
+    assert len(rows) == 15
+    moved = [row["key"] for row in rows if row["change"].startswith("**")]
+    assert moved == ["**adj. (11)**"]
+
+    page = pressed(page, "circuit")
+    assert here == ["maps", "circuit", "effects"]
+    graph = next(chart for chart in charts(page) if "edges" in chart)
+    assert {row["head"] for row in graph["heads"]} == {f"{b}.{h}" for b in (1, 2) for h in (1, 2, 3, 4)}
+    chosen_edge = page.selectbox(key="winograd.edge").value
+    assert [row["id"] for row in graph["edges"] if row["slot"] == "red"] == [chosen_edge] * len(
+        [row for row in graph["edges"] if row["slot"] == "red"]
+    )
+    assert "held-out sentences 100.0 % were right and **" in said(page)
+
+    page = chosen(page, "selectbox", "edge", page.selectbox(key="winograd.edge").options[0])
+    assert here == ["maps", "circuit", "effects"]  # a cut costs nothing more
+    page = chosen(page, "selectbox", "a", "slow")
+    assert here[3:] == ["maps", "effects"]  # what depends on the sentence, and no more
+
+    page = pressed(page, "proof")
+    words = said(page)
+    assert "Patching nothing restores 0.0 %, everything 100.0 %." in words
+    assert "This model’s route: **" in words
+    assert "You guessed *in block 2*." in words
+    assert "the parts sum to" in words
+    assert len(cells(page, "cut")) == 9
+    assert len(cells(page, "head")) == 8
+    assert len(cells(page, "stream ends after")) == 5
+
+
+def test_taking_heads_out_changes_the_accuracy(small, here):
+    page = pressed(opened(**WORDS), "any")
+    assert here == ["cut"]
+    before = said(page)
+    page = chosen(page, "segmented_control", "how", "zero")
+    accuracies = set()
+    for head in "1234":
+        page = chosen(page, "selectbox", "of", head)
+        accuracies.add(next(line for line in said(page).splitlines() if line.startswith("Of 60 held-out")))
+    assert here[1:] == ["ablated"] * 4
+    assert len(accuracies | {next(line for line in before.splitlines() if line.startswith("Of 60"))}) > 1
+
+
+def test_an_edge_that_cannot_be_is_one_sentence(small, here):
+    page = pressed(opened(**WORDS, query="3", key="9"), "any")
+    assert "the key position is 9, ahead of its query" in said(page)
+
+
+def test_an_edge_of_another_model_is_named_and_replaced(small, here):
+    page = pressed(opened(**WORDS, edge="9.9-decision-adjective"), "circuit")
+    assert "This model has no look 9.9-decision-adjective." in said(page)
+
+
+def test_one_block_has_no_second_hop(small, here):
+    page = opened(**WORDS, model="one-block")
+    page = pressed(pressed(page, "proof"), "maps")
+    words = said(page)
+    assert "One block has no second hop, so there is no route to tell." in words
+    assert "**Block 2**" not in words
+    assert page.selectbox(key="winograd.block").options == ["1"]
+
+
+def test_a_shipped_model_is_looked_into_when_none_is_trained(no_reference, weights):
+    folder = no_reference / "winograd-closed"
+    folder.mkdir()
+    (folder / "two-blocks.safetensors").write_bytes(weights["two-blocks"].read_bytes())
+    assert said(opened()).count("Model: shipped, seed 10") == 4
+    assert "Model: shipped" not in said(opened(**WORDS))
+
+
+def test_the_costliest_edge_is_one_that_flips_an_answer(small, here):
+    page = pressed(opened(**WORDS), "circuit")
+    page_edges = next(chart for chart in charts(page) if "edges" in chart)["edges"]
+    assert any(row["slot"] == "red" for row in page_edges)
+    assert winograd_graph.flips(
+        {"answers": [{"named": "dog"}, {"named": "road"}]},
+        winograd_graph.Look(0, 1, "decision", "adjective", {"answers": [{"named": "dog"}, {"named": "dog"}]}),
+    ) == [False, True]
+
+
+# Over seeds.
+
+
+def test_seeds_are_trained_and_then_scored(weights, here):
+    page = pressed(opened(**WORDS), "score-train")
+    runs = Store().runs()
+    assert [run.spec.seed for run in runs] == [10, 11, 12, 13, 14]
+    assert {run.spec.variant for run in runs} == {"two-blocks"}
+    for run in runs:
+        Store().cancel(run.id)
+    seeds = (10, 11, 12, 13, 14)
+    measured(shelf.keep(SMALL), weights, SHARES, seeds=seeds, variants=("two-blocks",))
+    page = rerun(page)  # it was asked for in this session: it goes on by itself
+    assert here == ["score"] * 5
+    rows = cells(page, "seed: route")
+    assert [row["seed: route"].partition(":")[0] for row in rows] == ["10", "11", "12", "13", "14"]
+    words = said(page)
+    assert "The circuit of two hops" in words
+    assert "Scored 5 seeds" in words
+    other = opened(**WORDS)
+    assert other.button(key="winograd.score").label == "Score 5 seeds"
+
+
+def test_the_page_loads_no_torch(python):
+    shelf.keep(CLOSED)
+    script = (
+        "import sys\n"
+        "from engine import device\n"
+        "device.describe = lambda: device.Device('cpu', 'CPU', 0, '2', False)\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        "page = AppTest.from_file('pages/winograd.py', default_timeout=60)\n"
+        f"page.query_params['nouns'] = {WORDS['nouns']!r}\n"
+        "page.query_params['version'] = 'yours'\n"
+        "page.run()\n"
+        "page.button(key='winograd.maps').click().run()\n"
+        "print('torch' in sys.modules, bool(page.exception), len(page.table))\n"
+    )
+    ended = python("-c", script)
+    assert ended.stdout.split() == ["False", "False", "2"], ended.stderr
+
+
+def test_a_run_s_checkpoint_names_whose_it_is(small):
+    words = said(opened(**WORDS))
+    run = next(run for run in Store().runs() if run.spec.variant == "two-blocks")
+    assert f"Model: yours, run #{run.id}, {run.spec.budget.steps:,} steps, seed 0" in words
+    assert files.last_record(Store().directory(run.id))["step"] == run.spec.budget.steps

@@ -1,0 +1,76 @@
+"""Small models, trained on a small Winograd language in seconds, and the runs in the store that made them."""
+
+import json
+from dataclasses import replace
+from itertools import permutations
+
+import torch
+import torch.nn.functional as F
+
+from engine import checkpoint
+from engine.language_variants import WINOGRAD
+from engine.languages.winograd import ANSWER, DECISION, Winograd
+from engine.models.transformer import Transformer
+from engine.runs import launch
+from engine.runs.store import Store
+
+SMALL = Winograd(
+    nouns=("dog", "road", "cat", "hill", "cow", "path"), crosser=("tired", "slow"), crossed=("wet", "steep")
+)
+WORDS = {
+    "version": "yours",
+    **{name: " ".join(getattr(SMALL, name)) for name in ("nouns", "places", "crosser", "crossed")},
+}
+SEED = 0
+
+
+def train(variant, path, language=SMALL):
+    """A model of that kind, 32 wide, trained on all sentences until it answers them. Returns the path.
+
+    Held-out pairs are trained on too: so few words teach no rule, and what is tested here is the looking.
+    """
+    config = replace(WINOGRAD[variant].config, vocab_size=len(language.words), d_model=32, d_ff=64)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # two on a busy machine wait for each other
+    torch.manual_seed(SEED)
+    model = Transformer(config)
+    rows = torch.from_numpy(language.rows(language.sentences(permutations(language.nouns, 2))))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(600):
+        logits = model(rows[:, :ANSWER])[:, DECISION]
+        if (logits.argmax(dim=-1) == rows[:, ANSWER]).all():
+            break
+        optimizer.zero_grad()
+        F.cross_entropy(logits, rows[:, ANSWER]).backward()
+        optimizer.step()
+    torch.set_num_threads(threads)
+    checkpoint.save(path, checkpoint.model_tensors(model), {"config": config.to_dict()})
+    return path
+
+
+def measured(
+    language_id, weights, shares, experiment="winograd-closed", seeds=(SEED,), variants=None, budget="quick"
+):
+    """Finished runs of a budget: their curves, their figures, and copies of these checkpoints.
+
+    weights: checkpoints by variant. shares: right, wrong noun and other by variant.
+    """
+    store = Store()
+    sweep = store.submit(launch.specs(experiment, budget, seeds, language_id, variants), "local")
+    for run in store.runs(sweep=sweep):
+        right, wrong, other = shares[run.spec.variant]
+        figures = {"accuracy": right, "wrong_noun": wrong, "other": other, "train_accuracy": 1.0}
+        steps, folder = run.spec.budget.steps, store.directory(run.id)
+        folder.mkdir()
+        records = [
+            {"step": at, "seconds": at / 10, **figures, "accuracy": right * at / steps}
+            for at in range(0, steps + 1, steps // 10)
+        ]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        if source := weights.get(run.spec.variant):
+            (folder / "checkpoint.safetensors").write_bytes(source.read_bytes())
+        store.advance(
+            run.id, "queued", "done", measured=figures, started=run.created + 10, seconds=20.0,
+            ended=run.created + 30,
+        )  # fmt: skip
+    return store.runs(sweep=sweep)
