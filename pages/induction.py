@@ -30,9 +30,6 @@ from lab.instruments import OWN, Choice
 from lab.measured import Sweep
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
 
 SECTION = section("induction.py")

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from engine.language_experiments import WINOGRAD_CLOSED
 from engine.language_variants import WINOGRAD
 from engine.languages.winograd import DECISION, FIRST
 from lab import (
@@ -119,7 +120,7 @@ settings = Settings(
 )
 frame.header(
     SECTION,
-    "Which noun is tired?",
+    WINOGRAD_CLOSED.question,
     "“The dog did not cross the road because it was too tired, so the …” The answer lies in one adjective "
     "and the order of two nouns. Train four models on such sentences, then take the best one apart.",
 )

@@ -13,6 +13,20 @@ from engine.circuits.scoring import Questions, score
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 
+# Small, with weights as they are drawn, for what holds of any model.
+CONFIG = ModelConfig(
+    vocab_size=20,
+    d_model=12,
+    n_head=3,
+    n_layer=2,
+    mixer="attention",
+    connection="pre-norm",
+    positions="learned",
+    max_positions=16,
+    output_projection=True,
+    d_ff=20,
+)
+
 SHARP = 60.0  # a score beside 0: what is not looked at keeps exp(-60)
 
 

@@ -23,24 +23,12 @@ from engine.circuits.interventions import (
 )
 from engine.circuits.patching import Pairs, patched
 from engine.circuits.scoring import Questions, outcomes, outcomes_of, score
-from engine.models.config import Connection, ModelConfig, Positions
+from engine.models.config import Connection, Positions
 from engine.models.transformer import Transformer
-from tests.circuit_models import DECISION, OF_SECOND, closed_questions, route_model
+from tests.circuit_models import CONFIG, DECISION, OF_SECOND, closed_questions, route_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-CONFIG = ModelConfig(
-    vocab_size=20,
-    d_model=12,
-    n_head=3,
-    n_layer=2,
-    mixer="attention",
-    connection="pre-norm",
-    positions="learned",
-    max_positions=16,
-    output_projection=True,
-    d_ff=20,
-)
 VARIANTS = {
     **{connection: replace(CONFIG, connection=connection) for connection in get_args(Connection)},
     **{

@@ -18,23 +18,12 @@ from engine.circuits.interventions import (
     PatchResidual,
     ZeroHeads,
 )
-from engine.models.config import Connection, ModelConfig
+from engine.models.config import Connection
 from engine.models.transformer import Transformer
+from tests.circuit_models import CONFIG
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-CONFIG = ModelConfig(
-    vocab_size=20,
-    d_model=12,
-    n_head=3,
-    n_layer=2,
-    mixer="attention",
-    connection="pre-norm",
-    positions="learned",
-    max_positions=16,
-    output_projection=True,
-    d_ff=20,
-)
 ALL_HEADS = frozenset(Head(block, head) for block in range(2) for head in range(3))
 LENGTH = 7
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
+from functools import lru_cache
 from typing import Any
 
 from engine import device, paths
@@ -111,6 +112,7 @@ def bench(
     }
 
 
+@lru_cache(maxsize=1)  # a page asks at every tick
 def shipped() -> dict[str, Any] | None:
     """What the shipped code measured of the chapter's layer at 8 GB: such a document. None: nothing yet."""
     return files.read_json(paths.REFERENCE / "bench-memory.json")

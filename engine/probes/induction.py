@@ -9,10 +9,8 @@ Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits";
 """
 
 import argparse
-import json
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,11 +25,11 @@ from engine import checkpoint, corpus
 from engine.circuits import capture
 from engine.circuits.induction import FOUND, HeadScores, by_position, head_scores, pair_of, partners_of
 from engine.circuits.interventions import Head, Intervention, MeanHeads, ZeroHeads
-from engine.experiments import MAX_SEED
 from engine.languages import shelf
 from engine.languages.induction import INDUCTION, Repeats
 from engine.models.config import WITHOUT_HEADS, ModelConfig
 from engine.models.transformer import Transformer
+from engine.probes.answering import answer
 from engine.runs import files
 from engine.runs.spec import RunSpec
 
@@ -354,17 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", action="append", default=[], help="NAME=PATH of a checkpoint")
     parser.add_argument("--text", default=corpus.TINYSHAKESPEARE, help="whose held-out part is read")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
-    torch.set_num_threads(1)
-    try:
-        if not 0 <= options.seed <= MAX_SEED:
-            raise ValueError(f"the seed is {options.seed}; allowed: 0 to {MAX_SEED:,}.")
-        found = MEASURED[options.what](options)
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(json.dumps({**found, "seconds": round(time.monotonic() - began, 2)}, allow_nan=False))
-    return 0
+    return answer(lambda: MEASURED[options.what](options), options.seed)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,7 @@ Pages measure in that process, so that theirs never loads torch. What there is t
 """
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,9 +12,9 @@ import torch
 from torch import Tensor
 
 from engine import checkpoint, corpus
-from engine.experiments import MAX_SEED
 from engine.models.transformer import Transformer
 from engine.probes import live, schemes
+from engine.probes.answering import answer
 from engine.probes.schemes import SCHEMES, TRAINED, Found
 from engine.runs import files
 from engine.variants import variant
@@ -121,17 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sentence", default="", help="what is put into another order")
     parser.add_argument("--seed", type=int, default=0, help="of the order")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
-    torch.set_num_threads(1)
-    try:
-        if not 0 <= options.seed <= MAX_SEED:
-            raise ValueError(f"the seed is {options.seed}; allowed: 0 to {MAX_SEED:,}.")
-        found = MEASURED[options.what](options)
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(json.dumps({**found, "seconds": round(time.monotonic() - began, 2)}, allow_nan=False))
-    return 0
+    return answer(lambda: MEASURED[options.what](options), options.seed)
 
 
 if __name__ == "__main__":

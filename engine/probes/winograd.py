@@ -4,19 +4,15 @@ A process of its own, so that the app never loads torch. What there is to ask is
 """
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
-
 from engine import checkpoint
 from engine.circuits.interventions import Edge, Head
-from engine.experiments import MAX_SEED
 from engine.languages.winograd import Winograd
 from engine.probes import winograd_answers as answers
+from engine.probes.answering import answer
 from engine.probes.winograd_answers import Found, Pair, Subject
 
 ALL = "all"
@@ -80,11 +76,9 @@ ASKED: dict[str, Callable[[Subject, argparse.Namespace], Found]] = {
 def report(options: argparse.Namespace) -> Found:
     """The answer to what is asked.
 
-    Raises ValueError: when a word, an edge, a head or the seed is none there is; OSError: when the checkpoint
+    Raises ValueError: when a word, an edge or a head is none there is; OSError: when the checkpoint
         cannot be read.
     """
-    if not 0 <= options.seed <= MAX_SEED:
-        raise ValueError(f"the seed is {options.seed}; allowed: 0 to {MAX_SEED:,}.")
     language = Winograd.from_json(options.language)
     subject = Subject(checkpoint.load_model(options.weights)[0], language, options.seed)
     return ASKED[options.what](subject, options)
@@ -105,15 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--head", action="append", default=[], help="BLOCK:HEAD to ablate")
     parser.add_argument("--how", choices=("zero", "mean"), default="zero", help="what to ablate to")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
-    torch.set_num_threads(1)
-    try:
-        found = report(options)
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(json.dumps({**found, "seconds": round(time.monotonic() - began, 2)}, allow_nan=False))
-    return 0
+    return answer(lambda: report(options), options.seed)
 
 
 if __name__ == "__main__":

@@ -69,9 +69,10 @@ class Dispatcher:
         for run in self.store.runs(states=ACTIVE):
             if self._still_active(run):
                 active.append(run)
-        free = sorted(set(range(self.engine.capacity())) - {run.slot for run in active})
+        capacity = self.engine.capacity()
+        free = sorted(set(range(capacity)) - {run.slot for run in active})
         # Fewer slots than before may be open while more runs than that are still at work.
-        free = free[: max(0, self.engine.capacity() - len(active))]
+        free = free[: max(0, capacity - len(active))]
         if not free:
             return
         queued = self.store.runs(states=("queued",))
