@@ -13,6 +13,7 @@ WINOGRAD: dict[str, Variant] = table(
         parent=None,
         change={
             "mixer": "average",
+            "d_model": 64,
             "vocab_size": len(CLOSED.words),
             "max_positions": CLOSED.context_length,
         },
@@ -39,7 +40,8 @@ WINOGRAD: dict[str, Variant] = table(
             "positions": "learned",
             "n_head": 4,
             "output_projection": True,
-            "d_ff": 512,
+            "d_model": 64,
+            "d_ff": 256,
             "vocab_size": len(CLOSED.words),
             "max_positions": CLOSED.context_length,
         },

@@ -89,16 +89,16 @@ class Look:
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
             st.markdown(f"{mark(self.scores, head)} :gray[step {self.at:,}]", width="content")
             with st.popover("Export", type="tertiary", key=f"export.{side}"):
-                self._exports(shown, head_name(head))
+                self._exports(side, shown, head_name(head))
         words = f"{sentence(shown, self.row)} {expected(self.maps, shown, self.row)}"
         made = attention_map.figure(shown, self.colors, marked=self.row)
         attention_map.draw(made, f"induction.{side}", self.colors, said=words)
         st.markdown(words)
         _table(shown, self.row)
 
-    def _exports(self, shown: Panel, name: str) -> None:
+    def _exports(self, side: str, shown: Panel, name: str) -> None:
         export.downloads(
-            f"induction-head-{name}-step-{self.at}",
+            f"induction-{side}-head-{name}-step-{self.at}",  # both sides may show one head
             lambda: twin(shown, f"Head {name}, step {self.at:,}", marked=self.row),
             lambda: numbers(shown),
         )

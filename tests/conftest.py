@@ -22,6 +22,7 @@ settings.load_profile("lab")
 ALONE = {
     "test_benchmarks",
     "test_browser",
+    "test_browser_winograd",
     "test_chaos",
     "test_faults",
     "test_lab_process",

@@ -9,7 +9,8 @@ from engine.runs import launch
 from engine.runs.store import Store
 from lab.induction_parts import LEVEL, LOSS, SCORE
 
-STEPS = list(range(0, 501, 20))
+LAST = INDUCTION.budgets["quick"].steps
+STEPS = list(range(0, LAST + 1, 20))
 FORMED = 300
 ENDS = {"one-layer": (0.07, 0.01, 3.6, -0.6), "two-layers": (0.99, 0.01, 0.05, -4.1)}
 
@@ -17,7 +18,7 @@ ENDS = {"one-layer": (0.07, 0.01, 3.6, -0.6), "two-layers": (0.99, 0.01, 0.05, -
 def at_step(name, step):
     """Accuracy, level, loss, in-context score of a model on the way: two layers jump from 280 to 340."""
     accuracy, level, loss, score = ENDS[name]
-    done = min(1.0, max(0.0, (step - 280) / 60)) if name == "two-layers" else min(1.0, step / 500)
+    done = min(1.0, max(0.0, (step - 280) / 60)) if name == "two-layers" else min(1.0, step / LAST)
     return {
         ACCURACY: 0.01 + (accuracy - 0.01) * done,
         LEVEL: level,
@@ -26,7 +27,7 @@ def at_step(name, step):
     }
 
 
-def measure(seeds=(0,), state="done", last=500, kept=STEPS):
+def measure(seeds=(0,), state="done", last=LAST, kept=STEPS):
     """Runs of both models in some state, with curves, and empty files where weights would lie."""
     store = Store()
     specs = launch.specs(INDUCTION.id, "quick", seeds, INDUCTION.language)
@@ -39,7 +40,7 @@ def measure(seeds=(0,), state="done", last=500, kept=STEPS):
         (folder / "checkpoint.safetensors").touch()
         for step in kept:
             (folder / "weights" / f"{step}.safetensors").touch()
-        ended = {**at_step(run.spec.variant, 500), "early_loss_nats": 4.2}
+        ended = {**at_step(run.spec.variant, LAST), "early_loss_nats": 4.2}
         ended[ACCURACY] -= 0.01 * run.spec.seed
         store.advance(
             run.id, "queued", state, measured=ended if state == "done" else {}, seconds=30.0,
@@ -106,7 +107,7 @@ def ablation():
         "accuracy": 0.99,
         "early_accuracy": 0.01,
         **ROLES,
-        "scores": scores_at(500),
+        "scores": scores_at(LAST),
         "single": singles,
         "sets": {
             "previous": {"heads": [[0, 0], [0, 1]], "zero": 0.05, "mean": 0.06},

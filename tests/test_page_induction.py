@@ -29,6 +29,7 @@ from lab.induction_parts import LOSS, SCORE, rise
 from tests.apptest import cells, charts, lines, open_page, rerun, said, torch_failed_seconds
 from tests.induction_runs import (
     ENDS,
+    LAST,
     NO_ROLES,
     STEPS,
     ablation,
@@ -111,7 +112,7 @@ def test_train_queues_both_models_and_another_reader_sees_them(text):
 def test_running_models_are_drawn_as_far_as_they_are(text):
     measure(state="running", last=200)
     page = opened()
-    assert "Running: step 200 of 500" in said(page)
+    assert f"Running: step 200 of {LAST}" in said(page)
     assert "Your guesses are answered here when both models have ended." in said(page)
     accuracy, loss, score = charts(page)
     for chart, metric in ((accuracy, ACCURACY), (loss, LOSS), (score, SCORE)):
@@ -143,16 +144,16 @@ def test_a_layer_beyond_its_level_and_a_slow_rise_are_said_as_they_are(text, mon
     measure()
     page = opened()
     assert "39.0 points less, so some of the repeat helps it, and 59.0 points are missing" in said(page)
-    slow = tuple((float(step), step / 500) for step in STEPS)
+    slow = tuple((float(step), step / LAST) for step in STEPS)
     found = rise(slow)
-    assert (found.start, found.end, found.sudden) == (40, 460, False)
+    assert (found.start, found.end, found.sudden) == (40, 540, False)
     assert rise(()) is None
     assert rise(((0.0, 0.01), (10.0, 0.3))) is None
 
 
 def test_shipped_figures_and_weights_stand_where_the_reader_has_none(text, probe, no_reference):
     rows = {
-        name: ReferenceRow({str(s): at_step(name, 500) for s in (0, 1)}, {}, [])
+        name: ReferenceRow({str(s): at_step(name, LAST) for s in (0, 1)}, {}, [])
         for name in INDUCTION.variants
     }
     shipped = Reference("induction", "CPU, 2 cores", 1, {}, "2026-11-30", "", "", rows)
@@ -164,7 +165,7 @@ def test_shipped_figures_and_weights_stand_where_the_reader_has_none(text, probe
     page = opened()
     assert lines(page, "model")["two layers, shipped"]["second half right"].startswith("99.0 %")
     words = said(page)
-    assert "Shipped: CPU, 2 cores, 2026-11-30, 1,000 steps. Yours: 500 steps." in words
+    assert f"Shipped: CPU, 2 cores, 2026-11-30, 700 steps. Yours: {LAST} steps." in words
     assert "The next two sections are about this model: shipped, seed 0." in words
     assert "Of this model only the end is here." in words
     page = pressed(page, "ablate")
@@ -216,7 +217,7 @@ def test_scrubbing_takes_scores_maps_and_words_along(text, probe):
     assert "No pair stands at this step." in words
     assert "The token before it gets **0.90**" not in words
     assert charts(page)[3]["here"] == [{"step": 200}]
-    page.select_slider(key="induction.at").set_value(500)
+    page.select_slider(key="induction.at").set_value(LAST)
     rerun(page)
     assert "The token before it gets **0.90**" in said(page)
     assert len([one for one in probe if one[0] == "formation"]) == 3, "asked again, answered from the cache"
@@ -234,14 +235,17 @@ def test_the_two_maps_stand_side_by_side_with_sentence_and_table(text, probe):
     tables = [cells(page, "key", place) for place in (0, 1)]
     assert tables[0][0]["key"] == "bi (14)"
     assert len(tables[1]) == 5
-    page.segmented_control(key="induction.period").set_value(8)
+    page.segmented_control(key="induction.period").set_value(10)
     rerun(page)
-    assert ("maps", "--run", probe[1][2], "--period", "8") in probe
+    assert ("maps", "--run", probe[1][2], "--period", "10") in probe
     assert "At **bu (15)**" not in said(page)
     page.selectbox(key="induction.left").set_value("2.4")
     rerun(page)
     assert page.query_params["left"] == "2.4"
     assert ":gray[●] 2.4 :gray[step 300]" in said(page)
+    page.selectbox(key="induction.right").set_value("2.4")  # one head on both sides
+    rerun(page)
+    assert said(page).count(":gray[●] 2.4 :gray[step 300]") == 2
 
 
 def test_a_map_is_the_document_and_its_mask_is_the_future():
@@ -414,7 +418,7 @@ def test_shipped_models_of_a_text_are_found_and_those_without_heads_left_out(hom
 
 
 def test_every_figure_can_be_taken_away_as_a_file():
-    curves = dict.fromkeys((ACCURACY, LOSS, SCORE), ((0.0, 1.0), (500.0, 0.1)))
+    curves = dict.fromkeys((ACCURACY, LOSS, SCORE), ((0.0, 1.0), (LAST, 0.1)))
     drawn = induction_formation.together(induction_formation.stacked(formation(), curves, 300))
     assert export.picture(drawn, "png")[:4] == b"\x89PNG"
     assert len(induction_formation.csv_rows(formation())) == 1 + 8 * len(STEPS)
@@ -426,13 +430,13 @@ def test_every_figure_can_be_taken_away_as_a_file():
 def test_the_link_holds_the_whole_state(text, probe):
     measure(seeds=(0, 1, 2))
     page = opened(
-        seeds="0,1,2", repeat="half", how="sudden", seed="2", at="340", period="8", row="10", left="1.4",
+        seeds="0,1,2", repeat="half", how="sudden", seed="2", at="340", period="10", row="10", left="1.4",
         right="2.1", heads="1.1,2.2",
     )  # fmt: skip
     for name in ("find", "ablate"):
         page = pressed(page, name)
     state = page.session_state
-    assert (state["induction.seed"], state["induction.at"], state["induction.period"]) == (2, 340, 8)
+    assert (state["induction.seed"], state["induction.at"], state["induction.period"]) == (2, 340, 10)
     assert (state["induction.row"], state["induction.left"], state["induction.right"]) == (10, "1.4", "2.1")
     assert state["induction.heads"] == ["1.1", "2.2"]
     assert "allowed" not in said(page)
@@ -447,7 +451,7 @@ def test_the_link_holds_the_whole_state(text, probe):
         ({"how": "x"}, "how is 'x'; allowed: gradual, sudden, never. Used: none."),
         ({"of": "three"}, "of is 'three'; allowed: two-layers, one-layer. Used: two-layers."),
         ({"at": "-1"}, "at is '-1'; allowed: a whole number from 0 to 10,000,000. Used: none."),
-        ({"period": "9"}, "period is '9'; allowed: 8, 10, 12, 14. Used: 12."),
+        ({"period": "9"}, "period is '9'; allowed: 10, 12, 14. Used: 12."),
         ({"row": "28"}, "row is '28'; allowed: a whole number from 0 to 27. Used: none."),
         (
             {"left": "x"},

@@ -128,11 +128,11 @@ def test_a_model_of_other_words_is_no_subject():
 
 def test_maps_are_the_models_own_weights_as_far_as_each_query_sees(trained):
     folder, _ = trained
-    found = induction.maps(folder, 9)
+    found = induction.maps(folder, 11)
     assert found["steps"] == [0, 80, 160, 240]
-    assert len(found["pieces"]) == 18
-    assert found["pieces"][:9] == found["pieces"][9:]
-    assert len(set(found["pieces"])) == 9
+    assert len(found["pieces"]) == 22
+    assert found["pieces"][:11] == found["pieces"][11:]
+    assert len(set(found["pieces"])) == 11
     model = checkpoint.load_model(folder / "weights" / "160.safetensors")[0]
     ids = torch.tensor([[INDUCTION.words.index(piece) for piece in found["pieces"]]])
     block = run_open(model, ids).blocks[1]
@@ -142,9 +142,9 @@ def test_maps_are_the_models_own_weights_as_far_as_each_query_sees(trained):
         )
         assert found["scores"][2][1][3][t] == pytest.approx(block.scores[0, 3, t, : t + 1].tolist(), abs=1e-2)
     for rows in found["weights"][3][0]:
-        assert [len(row) for row in rows] == list(range(1, 19))
-        assert [sum(row) for row in rows] == pytest.approx([1] * 18, abs=2e-3)
-    with pytest.raises(ValueError, match="the period is 7; allowed: 8 to 31 tokens"):
+        assert [len(row) for row in rows] == list(range(1, 23))
+        assert [sum(row) for row in rows] == pytest.approx([1] * 22, abs=2e-3)
+    with pytest.raises(ValueError, match="the period is 7; allowed: 10 to 31 tokens"):
         induction.maps(folder, 7)
 
 
@@ -228,8 +228,8 @@ def test_the_command_line_prints_one_document_for_each_question(trained, capsys)
     code, found, _ = printed(capsys, "formation", "--run", folder)
     assert (code, found["steps"][-1]) == (0, STEPS)
     assert found["seconds"] > 0
-    code, found, _ = printed(capsys, "maps", "--run", folder, "--period", 8)
-    assert (code, len(found["pieces"])) == (0, 16)
+    code, found, _ = printed(capsys, "maps", "--run", folder, "--period", 10)
+    assert (code, len(found["pieces"])) == (0, 20)
     weights = folder / "checkpoint.safetensors"
     code, found, _ = printed(capsys, "ablate", "--weights", weights, "--seed", 3, "--heads", "1.2,2.4")
     assert (code, found["chosen"]["heads"]) == (0, [[0, 1], [1, 3]])
