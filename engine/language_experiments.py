@@ -63,6 +63,7 @@ WINOGRAD_OPEN = replace(
     title="Winograd, solvable by class",
     question="Can the question be answered without knowing the order?",
     language="winograd-open",
+    budgets={"quick": _QUICK, "chapter": replace(_SENTENCES, steps=500)},
     chapter={
         ("average", ACCURACY): _within(1.0, 0.5),
         ("one-block", ACCURACY): _within(0.917, 6),
