@@ -95,6 +95,7 @@ INDUCTION = Experiment(
     },
     seeds=tuple(range(5)),
     metric=ACCURACY,
+    also=("early_accuracy",),
     chapter={},
     shows="two layers learn to continue a repeat, all at once, and one layer does not",
     hides="how near to every token they come in the end",

@@ -28,6 +28,9 @@ WEIGHTS = {
     "query-key-value": ("head-added",),
     "ladder": LADDER.variants,
     "positions": ("none", "learned", "sinusoidal", "rope", "alibi"),
+    "winograd-closed": ("one-block", "two-blocks"),
+    "winograd-open": ("one-block", "two-blocks"),
+    "induction": ("one-layer", "two-layers"),
 }
 VOUCHED_STEPS = 20
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import reference
-from engine.experiments import EXPERIMENTS, LADDER
+from engine.experiments import EXPERIMENTS
 from engine.language_experiments import INDUCTION
 from engine.models.config import WITHOUT_HEADS
 from engine.runs import files
@@ -81,14 +81,12 @@ def in_text(models: dict[str, tuple[Path, str]]) -> Measured:
 def text_models() -> dict[str, tuple[Path, str]]:
     """Models of Shakespeare that have heads: by title, the weights and whose they are.
 
-    Those that are shipped, or trained by the reader in their place, and the reader's of two blocks.
+    Those that are shipped, or trained by the reader in their place.
     """
-    wanted = {name: list(variants) for name, variants in reference.WEIGHTS.items()}
-    wanted.setdefault(LADDER.id, []).append("two-blocks")
     found: dict[str, tuple[Path, str]] = {}
-    for experiment_id, variants in wanted.items():
+    for experiment_id, variants in reference.WEIGHTS.items():
         shown = EXPERIMENTS[experiment_id]
-        for name in () if shown.language else dict.fromkeys(variants):
+        for name in () if shown.language else variants:
             rung = shown.variant(name)
             has_heads = rung.config.mixer not in WITHOUT_HEADS
             if has_heads and (weights := probing.weights(experiment_id, name)):

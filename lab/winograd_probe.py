@@ -54,7 +54,7 @@ class Pair:
 
 
 def trained(sweep: Sweep, variant: str) -> dict[int, Looked]:
-    """The reader's models of that kind, by seed; without any, the shipped one."""
+    """The reader's models of that kind, by seed."""
     found = {}
     for digest, run in sweep.measured.items():
         path = sweep.store.directory(run.id) / "checkpoint.safetensors"

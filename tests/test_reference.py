@@ -14,6 +14,7 @@ from engine.experiments import EXPERIMENTS
 from engine.languages import shelf
 from engine.measurements import MEASUREMENTS
 from engine.runs.store import Run
+from engine.tasks import task_of_language
 
 SHIPPED = {name: found for name in EXPERIMENTS if (found := reference.load(name))}
 ROWS = [(name, row) for name, found in SHIPPED.items() for row in found.rows]
@@ -137,7 +138,31 @@ def test_shipped_weights_load_into_their_variant_without_optimiser_state(name):
         assert model.config == EXPERIMENTS[name].variant(variant_id).config
 
 
-@pytest.mark.parametrize("name", sorted(set(reference.WEIGHTS) & set(SHIPPED)))
+OF_A_TEXT = [name for name in SHIPPED if name in reference.WEIGHTS and not EXPERIMENTS[name].language]
+OF_A_LANGUAGE = [name for name in SHIPPED if name in reference.WEIGHTS and EXPERIMENTS[name].language]
+
+
+@pytest.mark.parametrize("name", OF_A_LANGUAGE)
+def test_shipped_models_of_a_language_answer_as_they_did(one_thread, name):
+    """In float16 as they are."""
+    seed = EXPERIMENTS[name].seeds[0]
+    task = task_of_language(shelf.load(EXPERIMENTS[name].language), seed)
+    for variant_id in reference.WEIGHTS[name]:
+        model, _ = checkpoint.load_model(reference.weights(name, variant_id))
+        found = task.evaluate(model, lambda: False)["accuracy"]
+        shipped = SHIPPED[name].rows[variant_id].measured[str(seed)]["accuracy"]
+        assert found == pytest.approx(shipped, abs=0.005)
+
+
+def test_two_layers_continue_a_repeat_and_one_layer_stays_near_its_level():
+    one, two = (SHIPPED["induction"].rows[name] for name in ("one-layer", "two-layers"))
+    assert one.seeds == two.seeds == (0, 1, 2, 3, 4)
+    assert min(two.values("accuracy")) > 0.95
+    above = [a - b for a, b in zip(one.values("accuracy"), one.values("early_accuracy"), strict=True)]
+    assert max(above) < 0.1
+
+
+@pytest.mark.parametrize("name", OF_A_TEXT)
 def test_shipped_weights_are_worth_what_is_shipped(one_thread, name):
     """In float16 as they are."""
     if not corpus.is_present(TINYSHAKESPEARE):

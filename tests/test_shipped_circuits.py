@@ -1,0 +1,52 @@
+"""The shipped Winograd models, taken apart: what the pages and the README say of them."""
+
+import pytest
+import torch
+
+from engine import checkpoint, reference
+from engine.circuits.first_block import scores_under_change
+from engine.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
+from engine.language_experiments import WINOGRAD_CLOSED
+from engine.probes.winograd_answers import Pair, Subject, proof, scored
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ANIMALS = CLOSED.nouns[:2]
+
+
+def shipped(variant):
+    path = reference.weights("winograd-closed", variant)
+    return Subject(checkpoint.load_model(path)[0], CLOSED, WINOGRAD_CLOSED.seeds[0])
+
+
+@pytest.mark.parametrize("variant", ["one-block", "two-blocks"])
+def test_block_1_scores_all_words_but_the_adjective_alike_under_all_eight(variant):
+    subject = shipped(variant)
+    sentences = [Sentence(*ANIMALS, adjective) for adjective in CLOSED.adjectives]
+    found = scores_under_change(subject.model, subject.asked(sentences).ids, ADJECTIVE, DECISION)
+    assert len(found.scores) == 8
+    assert found.score_change < 1e-6
+    assert found.weight_change < 1e-6
+    own = torch.tensor(found.own_scores)
+    assert (own.amax(dim=0) - own.amin(dim=0)).max() > 0.1
+
+
+def test_two_blocks_need_both_sets_of_heads_and_no_other():
+    found = scored(shipped("two-blocks"))
+    assert found["route"]["route"] == "read, then fetch"  # as the README's table says of this seed
+    left = {
+        name: found["roles"][name]["mean"]["accuracy"]
+        for name in ("noun_carriers", "adjective_readers", "rest")
+    }
+    assert left["noun_carriers"] < 0.75
+    assert left["adjective_readers"] < 0.75
+    assert left["rest"] > 0.95
+
+
+@pytest.mark.parametrize("variant", ["one-block", "two-blocks"])
+def test_patching_and_attribution_pass_their_identities(variant):
+    found = proof(shipped(variant), Pair(*ANIMALS, ("tired", "wet")))
+    assert found["patching"]["nothing"] == pytest.approx(0, abs=1e-6)
+    assert found["patching"]["everything"] == pytest.approx(1, abs=1e-6)
+    for one in found["attribution"]:
+        assert one["total"] == pytest.approx(one["logit_difference"], abs=1e-4)
