@@ -82,7 +82,7 @@ def _attribution(found: Measured) -> None:
     with st.container(key="figure-attribution", width=bench.TABLE_WIDTH):
         vega.draw(winograd_proof.attribution_chart(found), key="winograd.attribution")
         a, b = (plain(one["adjective"]) for one in found["attribution"])
-        st.caption(f"Dark: too {a}. Grey: too {b}. Held-out sentences with that adjective.")
+        st.caption(f"Upper bar: too {a}. Lower, grey: too {b}. Held-out sentences with that adjective.")
     st.markdown(winograd_proof.attribution_words(found), width=frame.MEASURE)
 
 
