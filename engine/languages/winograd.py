@@ -288,5 +288,5 @@ OPEN = Winograd(
     places=("street", "river", "bridge", "field", "road", "valley", "path", "hill"),
     crosser=_CROSSER,
     crossed=_CROSSED,
-    held_out_share=0.5,
+    held_out_share=0.25,
 )
