@@ -5,8 +5,8 @@ import torch
 
 from engine import checkpoint, reference
 from engine.circuits.first_block import scores_under_change
-from engine.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
 from engine.language_experiments import WINOGRAD_CLOSED
+from engine.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
 from engine.probes.winograd_answers import Pair, Subject, proof, scored
 
 pytestmark = pytest.mark.usefixtures("one_thread")
