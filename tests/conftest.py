@@ -18,23 +18,23 @@ settings.register_profile(
 settings.load_profile("lab")
 
 
-# Modules whose tests take times or start many processes: they are not run beside others.
-ALONE = {
-    "test_benchmarks",
-    "test_browser",
-    "test_browser_winograd",
-    "test_chaos",
-    "test_faults",
-    "test_lab_process",
-    "test_memory_wall_processes",
-    "test_sandbox",
+# By module: what is not run beside all others. Tests of processes mostly wait, so two of them go together.
+MARKS = {
+    "test_benchmarks": "alone",
+    "test_browser": "alone",
+    "test_browser_winograd": "alone",
+    "test_chaos": "processes",
+    "test_faults": "processes",
+    "test_lab_process": "processes",
+    "test_memory_wall_processes": "processes",
+    "test_sandbox": "processes",
 }
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.stem in ALONE:
-            item.add_marker("alone")
+        if mark := MARKS.get(item.path.stem):
+            item.add_marker(mark)
 
 
 @pytest.fixture
