@@ -11,7 +11,7 @@ from engine.probes.winograd_answers import Pair, Subject, proof, scored
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-ANIMALS = CLOSED.nouns[:2]
+X, Y = CLOSED.nouns[:2]
 
 
 def shipped(variant):
@@ -22,7 +22,7 @@ def shipped(variant):
 @pytest.mark.parametrize("variant", ["one-block", "two-blocks"])
 def test_block_1_scores_all_words_but_the_adjective_alike_under_all_eight(variant):
     subject = shipped(variant)
-    sentences = [Sentence(*ANIMALS, adjective) for adjective in CLOSED.adjectives]
+    sentences = [Sentence(X, Y, adjective) for adjective in CLOSED.adjectives]
     found = scores_under_change(subject.model, subject.asked(sentences).ids, ADJECTIVE, DECISION)
     assert len(found.scores) == 8
     assert found.score_change < 1e-6
@@ -45,7 +45,7 @@ def test_two_blocks_need_both_sets_of_heads_and_no_other():
 
 @pytest.mark.parametrize("variant", ["one-block", "two-blocks"])
 def test_patching_and_attribution_pass_their_identities(variant):
-    found = proof(shipped(variant), Pair(*ANIMALS, ("tired", "wet")))
+    found = proof(shipped(variant), Pair(X, Y, ("tired", "wet")))
     assert found["patching"]["nothing"] == pytest.approx(0, abs=1e-6)
     assert found["patching"]["everything"] == pytest.approx(1, abs=1e-6)
     for one in found["attribution"]:
