@@ -53,8 +53,8 @@ WINOGRAD_CLOSED = Experiment(
         ("one-block", ACCURACY): _within(0.927, 5),
         ("two-blocks", ACCURACY): _within(1.0, 0.5),
     },
-    shows="the average answers worse than chance, and one and two blocks far better",
-    hides="how much better two blocks are than one",
+    shows="the average answers worse than chance, and two blocks far better",
+    hides="how far one block comes, which is still at a coin then",
 )
 
 WINOGRAD_OPEN = replace(
