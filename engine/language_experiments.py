@@ -65,7 +65,7 @@ WINOGRAD_OPEN = replace(
     language="winograd-open",
     budgets={
         "quick": replace(_QUICK, steps=300),
-        "chapter": replace(_SENTENCES, steps=325, evaluate_every=25),  # later one block answers everything
+        "chapter": replace(_SENTENCES, steps=325, evaluate_every=25),  # later one block catches up
     },
     chapter={
         ("average", ACCURACY): _within(1.0, 0.5),
