@@ -96,7 +96,8 @@ def results(sweep: Sweep, choice: Choice) -> None:
     ):
         st.table(styler, border="horizontal", hide_index=True)
     st.caption(" ".join(positions_parts.remarks(lines, choice, text=text)))
-    st.caption(positions_parts.STEPS_DECIDE)
+    if text:
+        st.caption(positions_parts.STEPS_DECIDE)
 
 
 @cache
