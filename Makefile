@@ -10,7 +10,7 @@ lab: .venv/runtime
 # Side by side what can be, one thread each; two at a time what waits for processes; alone what takes times.
 test: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not full and not processes and not alone" -n logical --maxprocesses 4
-	$(BIN)/python -m pytest -m "not full and processes" -n 2
+	$(BIN)/python -m pytest -m "not full and processes" -n 2 --dist worksteal
 	$(BIN)/python -m pytest -m "not full and alone"
 
 test-full: .venv/dev

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.state.common import user_key_from_element_id
 
 T = TypeVar("T")
 
@@ -99,6 +101,27 @@ def as_it_is(text: str) -> str:
     return text
 
 
+def hold(key: str, default: object) -> None:
+    """The default of a widget whose value lives in the session, and the value itself until it is drawn.
+
+    Streamlit tells the browser such a value once. If the page runs again before the browser has drawn the
+    widget (a press on a slow machine), the widget comes up empty, and the next press sends that as the
+    reader's choice. So a value is told anew in each run for which the browser did not send one.
+    """
+    state = st.session_state
+    if key not in state:
+        state[key] = default
+    elif key not in _sent():
+        state[key] = state[key]
+
+
+def _sent() -> set[str | None]:
+    """The keys of the widgets that the browser sent a value for with this run."""
+    context = get_script_run_ctx()
+    found = context.session_state.get_widget_states() if context else []
+    return {user_key_from_element_id(widget.id) for widget in found}
+
+
 class Settings:
     """A page's settings, each in the URL under its name and in the session for the way back.
 
@@ -132,6 +155,7 @@ class Settings:
             # The URL is new, or was changed by hand or by going back; else the widget is the newer.
             returning = not given and key not in state
             state[key] = state.get(f"{key}:kept", default) if returning else from_url
+        hold(key, default)
         value: T = state[key]
         if value != from_url:
             notice = None

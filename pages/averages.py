@@ -9,7 +9,7 @@ from engine.variants import variant
 from lab import bench, frame, probing, vega
 from lab.bench import Rows
 from lab.chapter import section
-from lab.controls import Settings, as_it_is, count, quantity, whole
+from lab.controls import Settings, as_it_is, count, hold, quantity, whole
 from lab.measured import difference
 from lab.styles import style
 
@@ -70,8 +70,8 @@ def paragraph() -> None:
         width=frame.MEASURE,
     )
     yours, shuffled = settings.key("paragraph"), settings.key("shuffled")
-    st.session_state.setdefault(yours, PARAGRAPH)
-    st.session_state.setdefault(shuffled, PARAGRAPH)
+    hold(yours, PARAGRAPH)
+    hold(shuffled, PARAGRAPH)
     with st.container(horizontal=True):
         text = st.text_area("A paragraph", key=yours, height=120, width=bench.HALF, persist_state="session")
         other = st.text_area(

@@ -7,7 +7,7 @@ from engine.measurements import PARITY, PRECISIONS
 from engine.probes import sandbox, zoo
 from lab import export, frame, instruments, parity_parts, probing, vega
 from lab.chapter import section
-from lab.controls import NBSP, Settings, one_of, plain
+from lab.controls import NBSP, Settings, hold, one_of, plain
 from lab.parity_chart import Comparison, figure
 from lab.parity_parts import BETS, LARGEST, MASKS, SCALES, STARTER, TESTS, TITLES
 
@@ -188,7 +188,7 @@ def own_code() -> None:
         width=frame.MEASURE,
     )
     key, answered = settings.key("code"), settings.key("verdict")
-    st.session_state.setdefault(key, STARTER)
+    hold(key, STARTER)
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=640, key="code"):
             code = st.text_area("Your attention", key=key, height=360, persist_state="session")

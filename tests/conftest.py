@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from engine import corpus, device, paths, reference
 from engine.runs import dispatcher
+from tests.browsing import CHROMIUM
+from tests.serving import serve
 
 # A busy machine must not turn a test red, and what was red once must be red again.
 settings.register_profile(
@@ -18,11 +20,10 @@ settings.register_profile(
 settings.load_profile("lab")
 
 
-# By module: what is not run beside all others. Tests of processes mostly wait, so two of them go together.
+# By module: what is not run beside all others. Tests of processes mostly wait, so two of them go together;
+# those of a browser use both cores and gain nothing by it.
 MARKS = {
     "test_benchmarks": "alone",
-    "test_browser": "alone",
-    "test_browser_winograd": "alone",
     "test_chaos": "processes",
     "test_faults": "processes",
     "test_lab_process": "processes",
@@ -32,9 +33,20 @@ MARKS = {
 
 
 def pytest_collection_modifyitems(items):
+    missing = pytest.mark.skip(reason="no Chromium here; CI fails without one")
     for item in items:
-        if mark := MARKS.get(item.path.stem):
+        browser = item.get_closest_marker("browser") is not None
+        if mark := MARKS.get(item.path.stem, "alone" if browser else None):
             item.add_marker(mark)
+        if browser and CHROMIUM is None and not os.environ.get("CI"):
+            item.add_marker(missing)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A lab that a browser can open, on a data folder of the test's own."""
+    with serve(tmp_path) as served:
+        yield served
 
 
 @pytest.fixture

@@ -58,7 +58,6 @@ def serve(tmp_path):
     environment = {
         **os.environ,
         "ATTENTION_LAB_HOME": str(tmp_path / "home"),
-        "ATTENTION_LAB_SLOTS": "1",
         "STREAMLIT_SERVER_PORT": str(port),
         "STREAMLIT_SERVER_HEADLESS": "true",
         "PYTHONPATH": str(paths.ROOT),

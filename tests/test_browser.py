@@ -1,68 +1,25 @@
-"""The lab in a real browser: train, watch, reload, cancel; two readers; offline; both themes and widths.
+"""The lab in a real browser: train, watch, reload, cancel; two readers; offline; both themes and widths."""
 
-A missing Chromium skips these tests on a user's machine and fails them in CI.
-"""
-
-import os
 import re
-import shutil
 import time
-from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from engine.runs import files
 from lab.chapter import SECTIONS
+from tests.browsing import SECOND, browser, new_page
 from tests.serving import serve, until
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-SECOND = 1000  # ms
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None and not os.environ.get("CI"), reason="no Chromium here; CI fails without one"
-    ),
-]
+pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def lab(tmp_path):
-    with serve(tmp_path) as served:
+@pytest.fixture(scope="module")
+def one_lab(tmp_path_factory):
+    """A lab for all tests that train nothing."""
+    with serve(tmp_path_factory.mktemp("lab")) as served:
         yield served
-
-
-@contextmanager
-def browser():
-    assert CHROMIUM, "no Chromium on this machine: apt-get install chromium"
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        try:
-            yield opened
-        finally:
-            opened.close()
-
-
-def new_page(opened, port, path="", **options):
-    """A page of a fresh reader; whatever it asks of another host, or complains of, is noted."""
-    page = opened.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
-    page.foreign, page.errors = [], []
-    page.on("request", lambda r: page.foreign.append(r.url) if f"localhost:{port}" not in r.url else None)
-    page.on("pageerror", lambda error: page.errors.append(str(error)))
-    page.goto(f"http://localhost:{port}/{path}")
-    expect(page.locator("h1")).to_be_visible(timeout=30 * SECOND)
-    return page
 
 
 def curve_points(page):
@@ -151,41 +108,6 @@ def test_the_panels_of_the_sweep_grow_while_heads_train(lab):
         assert page.errors == []
 
 
-def wall_processes(lab):
-    """The sweep that the server started, and its workers."""
-    found = []
-    for child in psutil.Process(lab.process.pid).children(recursive=True):
-        with suppress(psutil.Error):  # one that ended since, or waits to be reaped
-            if any("memory_wall" in word for word in child.cmdline()):
-                found.append(child)
-    return found
-
-
-def test_the_wall_streams_rows_and_is_cancelled_at_once(lab):
-    with browser() as opened:
-        page = new_page(opened, lab.port, "wall?to=4096&ways=explicit,fused")
-        page.get_by_role("button", name="Measure", exact=True).click()
-        expect(page.get_by_text(re.compile(r"^Running: (explicit|fused), 512 tokens"))).to_be_visible(
-            timeout=90 * SECOND
-        )
-        expect(page.get_by_test_id("stTable").first).to_contain_text("11.1")  # the peak at 256, in MB
-        marks = page.locator("[data-testid=stVegaLiteChart] svg g.mark-symbol path")
-        assert marks.count() >= 4, "rows are drawn as they come"
-        began = time.monotonic()
-        page.get_by_role("button", name="Cancel").click()
-        until(lambda: not wall_processes(lab), 10, lambda: wall_processes(lab))
-        assert time.monotonic() - began < 2  # the click's way to the server is in it
-        expect(page.get_by_text(re.compile(r"^Cancelled after \d+ rows"))).to_be_visible(timeout=10 * SECOND)
-        page.reload()
-        expect(page.get_by_text(re.compile(r"^Cancelled after \d+ rows"))).to_be_visible(timeout=20 * SECOND)
-
-        page.goto(f"http://localhost:{lab.port}/wall?to=256&ways=explicit,fused")
-        page.get_by_role("button", name="Measure", exact=True).click()
-        expect(page.get_by_text(re.compile("4 rows in"))).to_be_visible(timeout=90 * SECOND)
-        assert page.foreign == []
-        assert page.errors == []
-
-
 def chosen(page):
     """What the controls of a page stand at."""
     return page.evaluate(
@@ -206,13 +128,13 @@ def chosen(page):
         ("parity", "?precision=float64&mask=none&scale=width&largest=1e-5&wrong=no-scale"),
     ],
 )
-def test_a_link_shows_the_page_as_it_was_left(lab, path, query):
+def test_a_link_shows_the_page_as_it_was_left(one_lab, path, query):
     with browser() as opened:
-        plain, page = (new_page(opened, lab.port, path + tail) for tail in ("", query))
+        plain, page = (new_page(opened, one_lab.port, path + tail) for tail in ("", query))
         for each in (plain, page):  # its last part, so that all above is drawn
             expect(each.get_by_text(re.compile("^[←→] |→$")).last).to_be_visible(timeout=60 * SECOND)
         until(lambda: chosen(page) != chosen(plain), 20, "the link changes nothing")
-        second = new_page(opened, lab.port, page.url.split("/")[-1])
+        second = new_page(opened, one_lab.port, page.url.split("/")[-1])
         until(lambda: chosen(second) == chosen(page), 60, lambda: f"{chosen(page)}, then {chosen(second)}")
         for each in (plain, page, second):
             assert each.errors == []
@@ -255,33 +177,25 @@ def test_the_server_stays_small_and_loads_torch_only_when_a_probe_is_asked_for(l
         assert page.errors == []
 
 
-def test_the_first_page_is_there_within_five_seconds(tmp_path):
-    """Warm: after a first start, with a browser that is open already; the better of two."""
-    taken = []
-    with browser() as opened:
-        for _cold_then_warm in range(3):
-            with serve(tmp_path) as served:
-                page = new_page(opened, served.port)
-                expect(page.get_by_text("What each part buys").first).to_be_visible(timeout=30 * SECOND)
-                taken.append(time.monotonic() - served.started)
-    assert min(taken[1:]) < 5.0
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_fits_at_1280_and_800_pixels_in_both_themes(lab, scheme):
-    port = lab.port
+def test_every_page_fits_at_1280_and_800_pixels_in_both_themes(one_lab, scheme):
     with browser() as opened:
-        for width in (1280, 800):
-            page = new_page(opened, port, color_scheme=scheme)
-            page.set_viewport_size({"width": width, "height": 900})
-            for path in ("", *(section.path.stem for section in SECTIONS if section.built), "runs"):
-                page.goto(f"http://localhost:{port}/{path}")
-                expect(page.locator("h1")).to_be_visible(timeout=30 * SECOND)
-                overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-                assert overflow <= 0, (path, width, overflow)
-                background = page.evaluate(
-                    "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
-                )
-                assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 22, 26)"}[scheme]
-            assert page.foreign == []
-            assert page.errors == []
+        page = new_page(opened, one_lab.port, color_scheme=scheme)
+        for path in ("", *(section.path.stem for section in SECTIONS if section.built), "runs"):
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.goto(f"http://localhost:{one_lab.port}/{path}")
+            expect(page.locator("h1")).to_be_visible(timeout=30 * SECOND)
+            assert too_wide(page) <= 0, path
+            background = page.evaluate(
+                "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+            )
+            assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 22, 26)"}[scheme]
+            page.set_viewport_size({"width": 800, "height": 900})
+            until(lambda: too_wide(page) <= 0, 10, lambda path=path: f"{path} at 800: {too_wide(page)} px")
+        assert page.foreign == []
+        assert page.errors == []
+
+
+def too_wide(page):
+    """By how many pixels the page is wider than its window."""
+    return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

@@ -5,19 +5,11 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.serving import serve
-from tests.test_browser import CHROMIUM, SECOND, browser, new_page
-from tests.test_browser import pytestmark as marks
+from tests.browsing import SECOND, browser, new_page
 
-pytestmark = marks
+pytestmark = pytest.mark.browser
 
 LEFT = re.compile(r"held-out sentences [\d.]+\s%\swere right and ([\d.]+\s%) still are")
-
-
-@pytest.fixture
-def lab(tmp_path):
-    with serve(tmp_path) as served:
-        yield served
 
 
 def accuracy(page):
@@ -36,7 +28,6 @@ def pick(page, label, option):
 
 
 def test_train_two_blocks_see_both_maps_and_take_a_head_out(lab):
-    assert CHROMIUM
     with browser() as opened:
         page = new_page(opened, lab.port, "winograd?how=zero&of=1")
         page.get_by_role("button", name="Train four models").click()

@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import json
-import os
 
 import numpy as np
 import plotly.io
@@ -21,8 +20,7 @@ from engine.variants import variant
 from lab import attention_view, probing
 from lab.controls import plain
 from tests.apptest import nodes, open_page, rerun, said
-from tests.serving import serve
-from tests.test_browser import CHROMIUM, SECOND, browser, new_page
+from tests.browsing import SECOND, browser, new_page
 
 ENDS = {"average-added-positions": 61.0, "matrix": 60.0, "raw": 70.0, "query-key": 50.0, "head-added": 47.5}
 ODD = "$5 and <b>x</b>  a.b[1]"
@@ -268,9 +266,30 @@ def test_the_page_opens_without_torch(text, python):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="no Chromium here")
-def test_a_map_can_be_pointed_at_and_follows_the_theme(tmp_path):
-    with serve(tmp_path) as lab, browser() as opened:
+def test_a_press_before_the_page_is_all_drawn_loses_no_setting(lab):
+    sentence = "the queen loves the king"
+    with browser() as opened:
+        page, held = new_page(opened, lab.port), []
+        page.route(
+            "**/TextInput.*.js", lambda request: held.append(request)
+        )  # the script that draws the field of the sentence
+        page.goto(f"http://localhost:{lab.port}/qkv?sentence={sentence}")
+        page.get_by_role("button", name="Look inside").click()
+        plot = page.locator('[class*="st-key-map"] .js-plotly-plot').first
+        expect(plot).to_contain_text("·queen (1)", timeout=90 * SECOND)
+        assert held, "the field was drawn in time: this test tests nothing"
+        for request in held:
+            request.continue_()
+        field = page.get_by_label("Your sentence")
+        expect(field).to_have_value(sentence)
+        page.get_by_role("button", name="QKᵀ").click()  # any other press sends what the field holds
+        expect(page.locator('[class*="st-key-map-products"] .js-plotly-plot').first).to_be_visible()
+        expect(field).to_have_value(sentence)
+
+
+@pytest.mark.browser
+def test_a_map_can_be_pointed_at_and_follows_the_theme(lab):
+    with browser() as opened:
         page = new_page(opened, lab.port, "qkv?row=5", color_scheme="light")
         page.get_by_role("button", name="Look inside").click()
         plot = page.locator('[class*="st-key-map"] .js-plotly-plot').first
