@@ -31,7 +31,12 @@ def browser():
 
 def new_page(opened, port, path="", **options):
     """A page of a fresh reader; whatever it asks of another host, or complains of, is noted."""
-    page = opened.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
+    return open_in(opened.new_context(viewport={"width": 1280, "height": 900}, **options), port, path)
+
+
+def open_in(context, port, path=""):
+    """Another page of the same reader."""
+    page = context.new_page()
     page.foreign, page.errors = [], []
     page.on("request", lambda r: page.foreign.append(r.url) if f"localhost:{port}" not in r.url else None)
     page.on("pageerror", lambda error: page.errors.append(str(error)))

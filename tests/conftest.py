@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from engine import corpus, device, paths, reference
 from engine.runs import dispatcher
-from tests.browsing import CHROMIUM
+from tests.browsing import CHROMIUM, browser
 from tests.serving import serve
 
 # A busy machine must not turn a test red, and what was red once must be red again.
@@ -20,26 +20,27 @@ settings.register_profile(
 settings.load_profile("lab")
 
 
-# By module: what is not run beside all others. Tests of processes mostly wait, so two of them go together;
-# those of a browser use both cores and gain nothing by it.
-MARKS = {
-    "test_benchmarks": "alone",
-    "test_chaos": "processes",
-    "test_faults": "processes",
-    "test_lab_process": "processes",
-    "test_memory_wall_processes": "processes",
-    "test_sandbox": "processes",
-}
-
-
 def pytest_collection_modifyitems(items):
     missing = pytest.mark.skip(reason="no Chromium here; CI fails without one")
-    for item in items:
-        browser = item.get_closest_marker("browser") is not None
-        if mark := MARKS.get(item.path.stem, "alone" if browser else None):
-            item.add_marker(mark)
-        if browser and CHROMIUM is None and not os.environ.get("CI"):
-            item.add_marker(missing)
+    if CHROMIUM is None and not os.environ.get("CI"):
+        for item in items:
+            if item.get_closest_marker("browser"):
+                item.add_marker(missing)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser for all tests of a module; ``opened`` is what they ask for."""
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture
+def opened(chromium):
+    """That browser, without a reader before the test and after it."""
+    yield chromium
+    for context in chromium.contexts:
+        context.close()
 
 
 @pytest.fixture

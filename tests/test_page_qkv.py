@@ -9,7 +9,6 @@ import plotly.io
 import pyarrow
 import pytest
 import torch
-from playwright.sync_api import expect
 
 from engine import checkpoint, corpus, device
 from engine.experiments import QKV
@@ -20,7 +19,6 @@ from engine.variants import variant
 from lab import attention_view, probing
 from lab.controls import plain
 from tests.apptest import nodes, open_page, rerun, said
-from tests.browsing import SECOND, browser, new_page
 
 ENDS = {"average-added-positions": 61.0, "matrix": 60.0, "raw": 70.0, "query-key": 50.0, "head-added": 47.5}
 ODD = "$5 and <b>x</b>  a.b[1]"
@@ -263,46 +261,3 @@ def test_the_page_opens_without_torch(text, python):
     )
     ended = python("-c", script)
     assert ended.stdout.split() == ["False", "False"]
-
-
-@pytest.mark.browser
-def test_a_press_before_the_page_is_all_drawn_loses_no_setting(lab):
-    sentence = "the queen loves the king"
-    with browser() as opened:
-        page, held = new_page(opened, lab.port), []
-        page.route(
-            "**/TextInput.*.js", lambda request: held.append(request)
-        )  # the script that draws the field of the sentence
-        page.goto(f"http://localhost:{lab.port}/qkv?sentence={sentence}")
-        page.get_by_role("button", name="Look inside").click()
-        plot = page.locator('[class*="st-key-map"] .js-plotly-plot').first
-        expect(plot).to_contain_text("·queen (1)", timeout=90 * SECOND)
-        assert held, "the field was drawn in time: this test tests nothing"
-        for request in held:
-            request.continue_()
-        field = page.get_by_label("Your sentence")
-        expect(field).to_have_value(sentence)
-        page.get_by_role("button", name="QKᵀ").click()  # any other press sends what the field holds
-        expect(page.locator('[class*="st-key-map-products"] .js-plotly-plot').first).to_be_visible()
-        expect(field).to_have_value(sentence)
-
-
-@pytest.mark.browser
-def test_a_map_can_be_pointed_at_and_follows_the_theme(lab):
-    with browser() as opened:
-        page = new_page(opened, lab.port, "qkv?row=5", color_scheme="light")
-        page.get_by_role("button", name="Look inside").click()
-        plot = page.locator('[class*="st-key-map"] .js-plotly-plot').first
-        label = plot.locator(".ytick text").first
-        expect(label).to_have_css("fill", "rgb(21, 24, 28)", timeout=90 * SECOND)
-        plot.scroll_into_view_if_needed()
-        area = plot.locator(".nsewdrag").bounding_box()
-        for across, told in ((0.02, "effective tokens"), (0.95, "masked")):
-            page.mouse.move(area["x"] + across * area["width"], area["y"] + 0.4 * area["height"], steps=3)
-            expect(plot.locator(".hoverlayer")).to_contain_text(told, timeout=10 * SECOND)
-            expect(plot.locator(".hoverlayer")).to_contain_text("·queen (5)")
-        page.get_by_test_id("stMainMenu").locator("button").first.click()
-        page.get_by_role("menuitemradio", name="Dark").click()
-        expect(label).to_have_css("fill", "rgb(230, 232, 235)", timeout=20 * SECOND)
-        assert page.errors == []
-        assert page.foreign == []

@@ -1,7 +1,9 @@
 """The shipped reference: near the chapter, made by this code, shown in the README as it is."""
 
+import math
 import re
 import statistics
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +15,7 @@ from engine.evaluation import mean_loss, perplexity, windows
 from engine.experiments import EXPERIMENTS
 from engine.languages import shelf
 from engine.measurements import MEASUREMENTS
+from engine.models.transformer import Transformer
 from engine.runs.store import Run
 from engine.tasks import task_of_language
 
@@ -47,17 +50,33 @@ def test_it_is_whole_and_says_where_it_was_measured(name):
             assert curve[-1][1] == pytest.approx(row.measured[str(seed)][experiment.metric], abs=1e-3)
 
 
+first_losses = cache(reference.first_losses)  # tables share models
+
+
 @pytest.mark.parametrize(("name", "variant_id"), ROWS)
 def test_the_code_still_trains_what_the_reference_was_trained_with(name, variant_id):
     """The same digest vouches for itself; changed code has to give the same first 20 losses."""
     shipped, experiment = SHIPPED[name], EXPERIMENTS[name]
     config = experiment.variant(variant_id).config
     expected = pytest.approx(shipped.rows[variant_id].losses, abs=reference.vouched_tolerance(config))
-    assert reference.first_losses(config, experiment.language) == expected, (
+    assert first_losses(config, experiment.language) == expected, (
         f"engine/models, tasks.py or training.py train {variant_id} in another way than when this was "
         f"measured (code {shipped.code}, now {reference.code_digest()}): train it again with "
         "`python -m engine reproduce --write-reference`"
     )
+
+
+@pytest.mark.parametrize(("name", "variant_id"), [row for row in ROWS if not EXPERIMENTS[row[0]].language])
+def test_first_losses_fall_from_a_guess(name, variant_id):
+    losses, config = SHIPPED[name].rows[variant_id].losses, EXPERIMENTS[name].variant(variant_id).config
+    torch.manual_seed(0)
+    with torch.no_grad():
+        logits = Transformer(config)(torch.randint(config.vocab_size, (16, 64)))
+    # Normal logits that know nothing cost log V, and half their variance for being so sure of it.
+    guess = math.log(config.vocab_size) + logits.var(dim=-1).mean().item() / 2
+    assert len(losses) == 20
+    assert losses[0] == pytest.approx(guess, abs=0.2)
+    assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize(("name", "variant_id", "metric"), FIGURES)

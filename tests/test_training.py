@@ -8,14 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine import checkpoint, reference
+from engine import checkpoint
 from engine.budget import Budget
 from engine.evaluation import mean_loss, perplexity, windows
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer, parameter_count
 from engine.tasks import TextTask
 from engine.training import Training
-from engine.variants import VARIANTS
 
 BUDGET = Budget(steps=30, batch_size=4, context_length=16, evaluate_every=20, checkpoint_every=10)
 SMALL = {"vocab_size": 64, "d_model": 16, "max_positions": 16}
@@ -238,20 +237,6 @@ def test_weights_of_another_shape_are_refused(tmp_path):
     list(training(save=lambda t, h: checkpoint.save(path, t, h)).records())
     with pytest.raises(ValueError, match="has shape"):
         training(replace(CONFIGS["no-context"], d_model=8)).restore(*checkpoint.load(path))
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_first_losses_fall_from_a_guess(name):
-    config = VARIANTS[name].config
-    losses = reference.first_losses(config)
-    assert len(losses) == 20
-    torch.manual_seed(0)
-    with torch.no_grad():
-        logits = Transformer(config)(torch.randint(config.vocab_size, (16, 64)))
-    # Normal logits that know nothing cost log V, and half their variance for being so sure of it.
-    guess = math.log(config.vocab_size) + logits.var(dim=-1).mean().item() / 2
-    assert losses[0] == pytest.approx(guess, abs=0.2)
-    assert losses[-1] < losses[0]
 
 
 def test_a_deep_model_records_the_gradient_of_every_blocks_projections():

@@ -15,7 +15,7 @@ import pytest
 from engine import checkpoint, paths
 from engine.runs import files
 from engine.runs.launch import specs
-from tests.serving import healthy, serve, until
+from tests.serving import healthy, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 
@@ -33,12 +33,6 @@ class Health(threading.Thread):
             if healthy(self.port):
                 self.silence, last = max(self.silence, time.monotonic() - last), time.monotonic()
                 self.asked += 1
-
-
-@pytest.fixture
-def lab(tmp_path):
-    with serve(tmp_path) as served:
-        yield served
 
 
 def child(process, word):

@@ -26,9 +26,10 @@ from engine.runs.dispatcher import Dispatcher
 from engine.runs.local import LocalEngine, device_lock_path
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store
+from tests import trainers
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-TRAINERS = Path(__file__).with_name("trainers.py")
+TRAINERS = Path(trainers.__file__)
 CONFIG = ModelConfig(d_model=8, mixer="average", connection="add")
 ROOT = paths.ROOT
 
@@ -288,8 +289,7 @@ def test_a_full_disk_fails_with_its_reason(lab):
 FULL = """
 import sys, time
 from engine import paths
-sys.path.insert(0, {tests!r})
-from test_faults import Lab, spec, files
+from tests.processes.test_faults import Lab, spec, files
 here = Lab("real")
 with here.dispatcher:
     (run,) = here.submit(spec(checkpoint_every=10))
@@ -311,7 +311,7 @@ def test_a_disk_that_really_fills_up_fails_with_its_reason(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     script = tmp_path / "full.py"
-    script.write_text(FULL.format(tests=str(Path(__file__).parent)))
+    script.write_text(FULL)
     mount = f"mount -t tmpfs -o size=6m tmpfs {disk}"
     if (
         shutil.which("unshare") is None

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from engine import paths
 from engine.runs import files
 from engine.runs.store import ACTIVE, RESUMABLE, Store
-from tests.test_faults import spec
+from tests.processes.test_faults import TRAINERS, spec
 from tests.test_store import FakeEngine
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
@@ -25,7 +24,7 @@ import sys, time
 from engine.runs.dispatcher import Dispatcher
 from engine.runs.local import LocalEngine
 from engine.runs.store import Store
-engine = LocalEngine({SLOTS}, [sys.executable, {str(Path(__file__).with_name("trainers.py"))!r}, "counter"])
+engine = LocalEngine({SLOTS}, [sys.executable, {str(TRAINERS)!r}, "counter"])
 with Dispatcher(Store(), engine) as dispatcher:
     while True:
         dispatcher.tick()
