@@ -36,6 +36,7 @@ SETS = {
 SHORT = {"noun_carriers": "noun", "adjective_readers": "adjective", "helpers": "helps"}
 KEYS = {"first noun": "x", "second noun": "y", "adjective": "adj."}
 EDGE = "edge"
+PAPER = {"stroke": {"expr": "background"}, "strokeWidth": 5, "strokeJoin": "round"}  # around letters
 _MIDDLE = DECISION / 2
 
 
@@ -168,14 +169,14 @@ def spec(found: Measured, chosen: str) -> Spec:
             {"x": x, "y": y, "color": COLOR},
         ),
     ]
+    labels = [
+        ({**text, "fontWeight": 600, "fontSize": 14, "dy": -26}, "head"),
+        ({**text, "align": "left", "dx": 22, "dy": -7}, "role"),
+        ({**text, "color": GRAY, "fontSize": 12, "align": "left", "dx": 22, "dy": 9}, "weights"),
+    ]
+    for look, field in labels:  # on paper of their own: looks pass under them
+        layers += [layer("heads", {**look, **over}, _text(x, y, field)) for over in (PAPER, {})]
     layers += [
-        layer("heads", {**text, "fontWeight": 600, "fontSize": 14, "dy": -26}, _text(x, y, "head")),
-        layer("heads", {**text, "align": "left", "dx": 22, "dy": -7}, _text(x, y, "role")),
-        layer(
-            "heads",
-            {**text, "color": GRAY, "fontSize": 12, "align": "left", "dx": 22, "dy": 9},
-            _text(x, y, "weights"),
-        ),
         layer("words", {**text, "dy": 12}, _text(x, y, "word")),
         layer("words", {**text, "color": GRAY, "fontSize": 12, "dy": 28}, _text(x, y, "index")),
     ]
