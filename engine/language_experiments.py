@@ -76,7 +76,7 @@ WINOGRAD_OPEN = replace(
 )
 
 _SEQUENCES = Budget(
-    steps=700,
+    steps=800,
     batch_size=32,
     context_length=REPEATS.context_length,
     learning_rate=3e-3,
@@ -93,7 +93,7 @@ INDUCTION = Experiment(
     models=INDUCTION_MODELS,
     language="induction",
     budgets={
-        "quick": replace(_SEQUENCES, steps=600),
+        "quick": replace(_SEQUENCES, steps=700),
         "chapter": _SEQUENCES,
     },
     seeds=tuple(range(5)),

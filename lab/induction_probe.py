@@ -17,7 +17,7 @@ from lab.measured import Sweep
 MODULE = "engine.probes.induction"
 BUSY = "Measuring in a process of its own, some seconds"
 FOUND = "found"  # stands for the head that has the role
-PERIODS = (10, 12, 14)  # tokens before the repeat, of the sequence that is shown
+PERIODS = (11, 12, 14)  # tokens before the repeat, of the sequence that is shown
 
 Measured = dict[str, Any]
 Head = tuple[int, int]  # layer and head, counted from 0

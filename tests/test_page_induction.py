@@ -451,7 +451,7 @@ def test_the_link_holds_the_whole_state(text, probe):
         ({"how": "x"}, "how is 'x'; allowed: gradual, sudden, never. Used: none."),
         ({"of": "three"}, "of is 'three'; allowed: two-layers, one-layer. Used: two-layers."),
         ({"at": "-1"}, "at is '-1'; allowed: a whole number from 0 to 10,000,000. Used: none."),
-        ({"period": "9"}, "period is '9'; allowed: 10, 12, 14. Used: 12."),
+        ({"period": "9"}, "period is '9'; allowed: 11, 12, 14. Used: 12."),
         ({"row": "28"}, "row is '28'; allowed: a whole number from 0 to 27. Used: none."),
         (
             {"left": "x"},

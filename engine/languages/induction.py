@@ -37,7 +37,7 @@ class Repeats:
     kind: ClassVar[str] = "induction"
 
     vocab_size: int = 64
-    shortest: int = 10
+    shortest: int = 11
     length: int = 64
 
     def __post_init__(self) -> None:
