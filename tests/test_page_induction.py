@@ -146,7 +146,7 @@ def test_a_layer_beyond_its_level_and_a_slow_rise_are_said_as_they_are(text, mon
     assert "39.0 points less, so some of the repeat helps it, and 59.0 points are missing" in said(page)
     slow = tuple((float(step), step / LAST) for step in STEPS)
     found = rise(slow)
-    assert (found.start, found.end, found.sudden) == (40, 540, False)
+    assert (found.start, found.end, found.sudden) == (60, 640, False)
     assert rise(()) is None
     assert rise(((0.0, 0.01), (10.0, 0.3))) is None
 
@@ -165,7 +165,7 @@ def test_shipped_figures_and_weights_stand_where_the_reader_has_none(text, probe
     page = opened()
     assert lines(page, "model")["two layers, shipped"]["second half right"].startswith("99.0 %")
     words = said(page)
-    assert f"Shipped: CPU, 2 cores, 2026-11-30, 700 steps. Yours: {LAST} steps." in words
+    assert f"Shipped: CPU, 2 cores, 2026-11-30, 800 steps. Yours: {LAST} steps." in words
     assert "The next two sections are about this model: shipped, seed 0." in words
     assert "Of this model only the end is here." in words
     page = pressed(page, "ablate")
@@ -235,10 +235,10 @@ def test_the_two_maps_stand_side_by_side_with_sentence_and_table(text, probe):
     tables = [cells(page, "key", place) for place in (0, 1)]
     assert tables[0][0]["key"] == "bi (14)"
     assert len(tables[1]) == 5
-    page.segmented_control(key="induction.period").set_value(10)
+    page.segmented_control(key="induction.period").set_value(11)
     rerun(page)
-    assert ("maps", "--run", probe[1][2], "--period", "10") in probe
-    assert "At **bu (15)**" not in said(page)
+    assert ("maps", "--run", probe[1][2], "--period", "11") in probe
+    assert "what came after *bu* the first time, da (5), gets **0.00**" in said(page)
     page.selectbox(key="induction.left").set_value("2.4")
     rerun(page)
     assert page.query_params["left"] == "2.4"
@@ -430,13 +430,13 @@ def test_every_figure_can_be_taken_away_as_a_file():
 def test_the_link_holds_the_whole_state(text, probe):
     measure(seeds=(0, 1, 2))
     page = opened(
-        seeds="0,1,2", repeat="half", how="sudden", seed="2", at="340", period="10", row="10", left="1.4",
+        seeds="0,1,2", repeat="half", how="sudden", seed="2", at="340", period="11", row="10", left="1.4",
         right="2.1", heads="1.1,2.2",
     )  # fmt: skip
     for name in ("find", "ablate"):
         page = pressed(page, name)
     state = page.session_state
-    assert (state["induction.seed"], state["induction.at"], state["induction.period"]) == (2, 340, 10)
+    assert (state["induction.seed"], state["induction.at"], state["induction.period"]) == (2, 340, 11)
     assert (state["induction.row"], state["induction.left"], state["induction.right"]) == (10, "1.4", "2.1")
     assert state["induction.heads"] == ["1.1", "2.2"]
     assert "allowed" not in said(page)

@@ -144,7 +144,7 @@ def test_maps_are_the_models_own_weights_as_far_as_each_query_sees(trained):
     for rows in found["weights"][3][0]:
         assert [len(row) for row in rows] == list(range(1, 23))
         assert [sum(row) for row in rows] == pytest.approx([1] * 22, abs=2e-3)
-    with pytest.raises(ValueError, match="the period is 7; allowed: 10 to 31 tokens"):
+    with pytest.raises(ValueError, match="the period is 7; allowed: 11 to 31 tokens"):
         induction.maps(folder, 7)
 
 
@@ -228,8 +228,8 @@ def test_the_command_line_prints_one_document_for_each_question(trained, capsys)
     code, found, _ = printed(capsys, "formation", "--run", folder)
     assert (code, found["steps"][-1]) == (0, STEPS)
     assert found["seconds"] > 0
-    code, found, _ = printed(capsys, "maps", "--run", folder, "--period", 10)
-    assert (code, len(found["pieces"])) == (0, 20)
+    code, found, _ = printed(capsys, "maps", "--run", folder, "--period", 11)
+    assert (code, len(found["pieces"])) == (0, 22)
     weights = folder / "checkpoint.safetensors"
     code, found, _ = printed(capsys, "ablate", "--weights", weights, "--seed", 3, "--heads", "1.2,2.4")
     assert (code, found["chosen"]["heads"]) == (0, [[0, 1], [1, 3]])

@@ -176,8 +176,7 @@ def test_two_layers_continue_a_repeat_and_one_layer_stays_near_its_level():
     assert one.seeds == two.seeds == (0, 1, 2, 3, 4)
     assert min(two.values("accuracy")) > 0.95
     above = [a - b for a, b in zip(one.values("accuracy"), one.values("early_accuracy"), strict=True)]
-    assert statistics.fmean(above) < 0.1
-    assert max(above) < 0.11
+    assert max(above) < 0.1
 
 
 @pytest.mark.parametrize("name", OF_A_TEXT)
