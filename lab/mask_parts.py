@@ -5,7 +5,7 @@ import inspect
 import math
 import textwrap
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -190,12 +190,8 @@ def samples(variants: Sequence[str], prompt: str, seed: int) -> None:
                     st.markdown("No finished run of yours. Train it above first.")
                     continue
                 place = st.empty()
-                place.caption(LOADING)
-                path = open_store().directory(run.id) / "checkpoint.safetensors"
-                try:
-                    found = _sample(path, path.stat().st_mtime_ns, run.spec.corpus, prompt, seed)
-                except (ValueError, OSError) as error:
-                    place.markdown(f":red[{plain(str(error))}]")
+                found = probing.attempt(place, LOADING, partial(_sample_of, run, prompt, seed))
+                if found is None:
                     continue
                 place.code(found.text, language=None, wrap_lines=True)
                 measured = run.measured.get("validation_perplexity")
@@ -220,6 +216,11 @@ def newest(variant_id: str) -> Run | None:
         ):
             return run
     return None
+
+
+def _sample_of(run: Run, prompt: str, seed: int) -> "Sample":
+    path = open_store().directory(run.id) / "checkpoint.safetensors"
+    return _sample(path, path.stat().st_mtime_ns, run.spec.corpus, prompt, seed)
 
 
 @lru_cache(maxsize=16)

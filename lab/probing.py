@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -135,11 +136,9 @@ def order_blindness(experiment_id: str, variants: Sequence[str], first: str, sec
                     )
                     continue
                 place = st.empty()
-                place.caption("Loading the trained model, a few seconds the first time")
-                try:
-                    comparison = _compare(found[0], first, second)
-                except (ValueError, OSError) as error:
-                    place.markdown(f":red[{plain(str(error))}]")
+                busy = "Loading the trained model, a few seconds the first time"
+                comparison = attempt(place, busy, partial(_compare, found[0], first, second))
+                if comparison is None:
                     continue
                 place.markdown(_said(comparison))
                 _next_tokens(comparison)

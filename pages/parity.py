@@ -82,6 +82,12 @@ def instrument_row() -> None:
         )
 
 
+def compared() -> Comparison:
+    """Both implementations, run side by side in a process of its own."""
+    seeds = st.session_state[settings.key("seeds")]
+    return Comparison.of(probing.measured("engine.probes.parity", "--seeds", seeds), seeds)
+
+
 def comparing() -> None:
     """Ours against theirs: figure, table, what to notice."""
     chosen = {name: st.session_state[settings.key(name)] for name in ("mask", "scale")}
@@ -94,14 +100,10 @@ def comparing() -> None:
     )
     picture = st.container(key="figure")
     if probing.asked(settings.key("compare")):
-        said.markdown(":small[Comparing, a few seconds]")
-        seeds = st.session_state[settings.key("seeds")]
-        try:
-            document = probing.measured("engine.probes.parity", "--seeds", seeds)
-            comparison = Comparison.of(document, seeds)
+        found = probing.attempt(said, "Comparing, a few seconds", compared)
+        if found:
+            comparison = found
             said.markdown(f":small[:green[{plain(comparison.standing)}]]")
-        except (ValueError, OSError) as error:
-            said.markdown(f":small[:red[{plain(str(error))}]]")
     else:
         said.markdown(":small[Takes a few seconds, on the CPU]")
     with title, st.popover("Export", type="tertiary"):
@@ -149,11 +151,9 @@ def bets() -> None:
     probing.button("Run the tests", settings.key("zoo"))
     if probing.asked(settings.key("zoo")):
         said = st.empty()
-        said.caption("Running eight tests on six implementations, a few seconds the first time")
-        try:
-            findings = probing.measured("engine.probes.zoo")["rows"]
-        except (ValueError, OSError) as error:
-            said.markdown(f":red[{plain(str(error))}]")
+        busy = "Running eight tests on six implementations, a few seconds the first time"
+        findings = probing.attempt(said, busy, lambda: probing.measured("engine.probes.zoo")["rows"])
+        if findings is None:
             return
         placed = {name: st.session_state[settings.key(name)] for name in zoo.WRONG}
         said.markdown(parity_parts.bets_answered(findings, placed))

@@ -109,13 +109,9 @@ def trained() -> Weights:
 def measured(what: str, weights: Weights, *arguments: str, busy: str = WIDE) -> Measured | None:
     """What a probe measures, or None where it cannot: the page says why."""
     place = st.empty()
-    place.caption(busy)
-    try:
-        found = positions_probes.measure(what, weights, *arguments)
-    except (ValueError, OSError) as error:
-        place.markdown(f":red[{plain(str(error))}]")
-        return None
-    place.empty()
+    found = probing.attempt(place, busy, lambda: positions_probes.measure(what, weights, *arguments))
+    if found is not None:
+        place.empty()
     return found
 
 

@@ -12,6 +12,7 @@ from lab import (
     export,
     frame,
     instruments,
+    probing,
     scaling_notice,
     scaling_parts,
     scaling_probe,
@@ -162,17 +163,14 @@ def random_vectors(pairs: int, widest: int) -> None:
     asked = st.session_state.get(MEASURED)
     measured = None
     if asked:
-        said.markdown(":small[:primary[Measuring in a process of its own, some seconds]]")
-        try:
-            measured = scaling_probe.measure(*asked)
-        except (ValueError, OSError) as error:
-            said.markdown(f":small[:red[{plain(str(error))}]]")
-        else:
-            same = asked == (pairs, widths)
-            rest = "" if same else f": {asked[0]:,} pairs. Measure again for what is set now"
-            said.markdown(
-                f":small[:{'green' if same else 'gray'}[Measured in {measured['seconds']:.1f} s{rest}]]"
-            )
+        busy = "Measuring in a process of its own, some seconds"
+        measured = probing.attempt(said, busy, lambda: scaling_probe.measure(*asked))
+    if asked and measured:
+        same = asked == (pairs, widths)
+        rest = "" if same else f": {asked[0]:,} pairs. Measure again for what is set now"
+        said.markdown(
+            f":small[:{'green' if same else 'gray'}[Measured in {measured['seconds']:.1f} s{rest}]]"
+        )
     widths = asked[1] if measured and asked else widths
     made = scaling_probe.saturation_parts(measured)
     axis = scaling_probe.across(widths)
