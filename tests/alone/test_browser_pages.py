@@ -1,6 +1,7 @@
 """Pages in a real browser, one lab for all: links, both themes and widths, maps. Nothing is trained."""
 
 import re
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -10,6 +11,7 @@ from tests.browsing import SECOND, new_page, open_in
 from tests.serving import serve, until
 
 pytestmark = pytest.mark.browser
+WIDGETS = re.compile(r"/(ButtonGroup|Selectbox|TextInput)\.[^/]+\.js$")  # the scripts that draw them
 
 
 @pytest.fixture(scope="module")
@@ -80,22 +82,22 @@ def too_wide(page):
 
 
 def test_a_press_before_the_page_is_all_drawn_loses_no_setting(one_lab, opened):
-    sentence = "the queen loves the king"
+    link = {"sentence": "the queen loves the king", "stages": "raw,weights", "row": "2"}
     page, held = new_page(opened, one_lab.port), []
-    script = "**/TextInput.*.js"  # what draws the field of the sentence
-    page.route(script, lambda request: held.append(request))
-    page.goto(f"http://localhost:{one_lab.port}/qkv?sentence={sentence}")
+    page.route(WIDGETS, lambda request: held.append(request))
+    page.goto(f"http://localhost:{one_lab.port}/qkv?{urlencode(link)}")
     page.get_by_role("button", name="Look inside").click()
     plot = page.locator('[class*="st-key-map"] .js-plotly-plot').first
     expect(plot).to_contain_text("·queen (1)", timeout=90 * SECOND)
-    assert held, "the field was drawn in time: this test tests nothing"
+    assert len(held) == 3, "widgets were drawn in time: this test tests nothing"
     for request in held:
         request.continue_()
     field = page.get_by_label("Your sentence")
-    expect(field).to_have_value(sentence)
-    page.get_by_role("button", name="QKᵀ").click()  # any other press sends what the field holds
+    expect(field).to_have_value(link["sentence"])
+    page.get_by_role("button", name="QKᵀ").click()  # any other press sends what the widgets hold
     expect(page.locator('[class*="st-key-map-products"] .js-plotly-plot').first).to_be_visible()
-    expect(field).to_have_value(sentence)
+    expect(field).to_have_value(link["sentence"])
+    assert dict(parse_qsl(urlsplit(page.url).query)) == {**link, "stages": "raw,weights,products"}
 
 
 def test_a_map_can_be_pointed_at_and_follows_the_theme(one_lab, opened):
