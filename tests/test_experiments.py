@@ -104,8 +104,6 @@ DIGESTS = {
     "scaling-rescue": "7696b8e1985baf560eb560046f060362",
     "norm-breaking": "bff17de203708f325b8bf8d3d6ce25f0",
 }
-# Their second seeds take some hours more; until then a table gives no spread and a page says "one seed".
-ONE_SEED = {"mask", "scaling-training-wide", "scaling-scales"}
 CHAPTER_BUDGETS = [
     (name, variant_id, shown.budget("chapter", variant_id))
     for name, shown in EXPERIMENTS.items()
@@ -283,7 +281,7 @@ def test_an_experiment_is_complete(name):
     for variant_id in shown.variants:
         assert shown.seeds_of(variant_id) == shown.seeds[: len(shown.seeds_of(variant_id))]
     assert set(shown.own_seeds) <= set(shown.variants)
-    assert len(shown.seeds) >= 2 or shown.id in ONE_SEED, "a spread needs two seeds"
+    assert len(shown.seeds) >= 2, "a spread needs two seeds"
     assert shown.seeds == tuple(range(shown.seeds[0], shown.seeds[0] + len(shown.seeds)))
     assert shown.seeds[0] == (10 if name.startswith("winograd") else 0), "weights are shipped of the first"
     assert {shown.shows, shown.hides, shown.title, METRICS[shown.metric]}.isdisjoint({""})
