@@ -75,6 +75,7 @@ def test_quick_budget_from_the_first_click_to_the_table(lab, opened):
     assert page.errors == []
 
 
+@pytest.mark.full
 def test_the_panels_of_the_sweep_grow_while_heads_train(lab, opened):
     port, store, log = lab.port, lab.store, lab.log
     page = new_page(opened, port, "scaling?width=32")
