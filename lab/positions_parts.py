@@ -214,7 +214,7 @@ def claims_table(sweep: Sweep, *, comparable: bool) -> "Styler":
 
 STEPS_DECIDE = (
     "Who is best at 64 tokens is a matter of the steps. Learned and RoPE, seed 0: 56.9 and 51.9 after 500, "
-    "41.9 and 40.8 after 1,500, 39.5 and 42.9 after 3,000, when RoPE overfits (CPU, 2 cores, "
+    "41.8 and 40.8 after 1,500, 39.5 and 42.9 after 3,000, when RoPE overfits (CPU, 2 cores, "
     "2026-11-30). The chapter, whose steps are not printed, has the learned table ahead."
 )
 INSIDE = "Before you train: which scheme is best at 64 tokens, as long as it was trained?"

@@ -1,4 +1,4 @@
-"""The lab in a real browser: train, watch, reload, cancel; two readers; offline; both themes and widths."""
+"""The lab in a real browser: train, watch, reload, cancel; two readers; nothing asked of another host."""
 
 import re
 import time
