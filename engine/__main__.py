@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from engine import commands, paths
-from engine.experiments import EXPERIMENTS, parse_seeds
-from engine.measurements import MEASUREMENTS, known
+from engine import commands
+from engine.chapter.experiments import EXPERIMENTS, parse_seeds
+from engine.chapter.measurements import MEASUREMENTS, known
+from engine.system import paths
 
 
 class _Parser(argparse.ArgumentParser):
@@ -211,7 +212,7 @@ def _bench_sweep(options: argparse.Namespace) -> int:
 
 def _bench_memory(options: argparse.Namespace) -> int:
     from engine.benchmarks import memory
-    from engine.probes.memory_wall.setting import Setting
+    from engine.memory_wall.setting import Setting
 
     setting = Setting(
         d_model=options.width,

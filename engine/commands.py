@@ -12,16 +12,18 @@ from typing import Any, get_args
 
 import psutil
 
-from engine import corpus, device, estimates, reference
-from engine.budget import BudgetName, Precision
-from engine.experiments import EXPERIMENTS, GAP, IN_POINTS, METRICS, Experiment, experiment
-from engine.measurements import MEASUREMENTS, Measurement, known
-from engine.runs import files
+from engine.chapter import reference
+from engine.chapter.budget import BudgetName, Precision
+from engine.chapter.experiments import EXPERIMENTS, GAP, IN_POINTS, METRICS, Experiment, experiment
+from engine.chapter.measurements import MEASUREMENTS, Measurement, known
+from engine.data import corpus
+from engine.runs import estimates, reference_writer
 from engine.runs.dispatcher import TICK_SECONDS, AlreadyRunning, Dispatcher
 from engine.runs.launch import check_names, check_variants, specs
 from engine.runs.local import LocalEngine
 from engine.runs.spec import RunSpec
 from engine.runs.store import ACTIVE, ENDED, Run, Store
+from engine.system import device, files
 
 
 def show(shown: Experiment | Measurement) -> dict[str, Any]:
@@ -251,7 +253,7 @@ def reproduce(*, write_reference: bool) -> list[str]:
         runs = [run for spec in wanted if (run := newest(store, spec))]
         failures += _failures(runs)
         if write_reference and not _failures(runs):
-            path = reference.write(chosen.id, store, runs)
+            path = reference_writer.write(chosen.id, store, runs)
             print(f"{chosen.id}: wrote {path.name}", file=sys.stderr)
     return failures
 
@@ -261,7 +263,7 @@ def write_measurement(measurement: Measurement) -> Path:
     from engine.runs.trainer import environment
 
     by_seed = {seed: measurement.measure(seed) for seed in measurement.seeds}
-    return reference.write_measurement(measurement, by_seed, environment(device.cpu_title()))
+    return reference_writer.write_measurement(measurement, by_seed, environment(device.cpu_title()))
 
 
 def prepare() -> None:

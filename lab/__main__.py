@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from engine import paths
+from engine.system import paths
 from lab.check import report
 
 HERE = Path(__file__).resolve().parent

@@ -9,8 +9,8 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # Streamlit puts this file's own folder there, not the one above it
     sys.path.insert(0, str(ROOT))
 
-from lab import theme  # noqa: E402
-from lab.chapter import PAGES, SECTIONS  # noqa: E402
+from lab.shell import theme  # noqa: E402
+from lab.shell.chapter import PAGES, SECTIONS  # noqa: E402
 
 theme.apply()
 menus = {"": [st.Page(PAGES / "home.py", title="Attention Lab", default=True)]}

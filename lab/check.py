@@ -7,8 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine import corpus, device, paths
+from engine.data import corpus
 from engine.runs import dispatcher
+from engine.system import device, paths
 
 NEEDED_BYTES = 2 * 10**9  # a long sweep's checkpoints, with room to spare
 

@@ -4,14 +4,18 @@ import random
 
 import streamlit as st
 
-from engine.experiments import AVERAGES
-from engine.variants import variant
-from lab import bench, frame, probing, vega
-from lab.bench import Rows
-from lab.chapter import section
-from lab.controls import Settings, as_it_is, count, hold, quantity, whole
-from lab.measured import difference
-from lab.styles import style
+from engine.chapter.experiments import AVERAGES
+from engine.chapter.variants import variant
+from lab import probes
+from lab.bench import training
+from lab.bench.sweep import difference
+from lab.bench.training import Rows
+from lab.charts import vega
+from lab.settings import Settings, as_it_is, hold, whole
+from lab.shell import frame
+from lab.shell.chapter import section
+from lab.shell.styles import style
+from lab.words import count, quantity
 
 SECTION = section("averages.py")
 CONTEXT = AVERAGES.budgets["chapter"].context_length
@@ -56,9 +60,9 @@ def order() -> None:
         second = st.text_input(
             "The same words, otherwise", key=settings.key("second"), max_chars=300, width=400
         )
-        probing.button("Compare", settings.key("order"))
-    if probing.asked(settings.key("order")):
-        probing.order_blindness(AVERAGES.id, ("average", "average-positions"), first, second)
+        probes.button("Compare", settings.key("order"))
+    if probes.asked(settings.key("order")):
+        probes.order_blindness(AVERAGES.id, ("average", "average-positions"), first, second)
 
 
 def paragraph() -> None:
@@ -73,14 +77,16 @@ def paragraph() -> None:
     hold(yours, PARAGRAPH)
     hold(shuffled, PARAGRAPH)
     with st.container(horizontal=True):
-        text = st.text_area("A paragraph", key=yours, height=120, width=bench.HALF, persist_state="session")
-        other = st.text_area(
-            "In your order", key=shuffled, height=120, width=bench.HALF, persist_state="session"
+        text = st.text_area(
+            "A paragraph", key=yours, height=120, width=training.HALF, persist_state="session"
         )
-    probing.button("Shuffle", settings.key("shuffle"), on_click=_shuffle, args=(yours, shuffled))
-    if probing.asked(settings.key("shuffle")):
+        other = st.text_area(
+            "In your order", key=shuffled, height=120, width=training.HALF, persist_state="session"
+        )
+    probes.button("Shuffle", settings.key("shuffle"), on_click=_shuffle, args=(yours, shuffled))
+    if probes.asked(settings.key("shuffle")):
         one_line = (" ".join(text.split()), " ".join(other.split()))
-        probing.order_blindness(AVERAGES.id, ("average",), *one_line)
+        probes.order_blindness(AVERAGES.id, ("average",), *one_line)
 
 
 def _shuffle(source: str, target: str) -> None:
@@ -97,7 +103,7 @@ def dilution() -> None:
         "mean instead of lost in it, the same token never falls below half of what the model sees.",
         width=frame.MEASURE,
     )
-    t = st.slider("Position t", 1, CONTEXT, key=settings.key("t"), width=bench.HALF)
+    t = st.slider("Position t", 1, CONTEXT, key=settings.key("t"), width=training.HALF)
     others = f"the other {count(t - 1)} share the rest" if t > 1 else "there is nothing else yet"
     st.markdown(
         f"In the mean the current token has a share of 1/{t} = **{100 / t:.1f} %**; {others}. With the token "
@@ -133,7 +139,7 @@ def _dilution_chart(t: int) -> vega.Spec:
     return vega.chart(240, layers, {"shares": rows, "gutter": ends})
 
 
-settings = Settings("averages", (*bench.NAMES, "first", "second", "t"))
+settings = Settings("averages", (*training.NAMES, "first", "second", "t"))
 settings.seed("first", as_it_is, "the dog bit the man")
 settings.seed("second", as_it_is, "the man bit the dog")
 settings.seed("t", whole("t", 1, CONTEXT), 100)
@@ -144,7 +150,7 @@ frame.header(
     "The simplest way to use context is to average it. Train four small language models on Shakespeare, "
     "and see what the average is worth and what it destroys.",
 )
-bench.show(AVERAGES, settings, notice)
+training.show(AVERAGES, settings, notice)
 frame.sources(AVERAGES.variants, "The code of the four models")
 order()
 paragraph()

@@ -3,15 +3,16 @@
 import pandas as pd
 import streamlit as st
 
-from engine import corpus
-from engine.experiments import AVERAGES
+from engine.chapter.experiments import AVERAGES
+from engine.data import corpus
 from engine.runs import dispatcher
 from engine.runs.store import ACTIVE
-from lab import home_chart, home_state, runs_view
-from lab.chapter import SECTIONS, section
-from lab.controls import plain
-from lab.frame import MEASURE
-from lab.watch import redraw_on_change
+from lab.runs import view
+from lab.sections.home import chart, state
+from lab.shell.chapter import SECTIONS, section
+from lab.shell.frame import MEASURE
+from lab.shell.watch import redraw_on_change
+from lab.words import plain
 
 CHART_WIDTH, ASIDE_WIDTH = 752, 336  # px
 GROUP, LINK, STATE = 128, 190, 176  # px
@@ -24,11 +25,11 @@ with st.container(key="head"):
         "that argument on your own machine, and set your numbers beside the chapter’s.",
         width=MEASURE,
     )
-store, ledger, runs = runs_view.opened()
+store, ledger, runs = view.opened()
 is_served = dispatcher.running(store.root)
 active = [run.id for run in runs if run.state in ACTIVE]
-drawn = (ledger, runs_view.records_stamp(store, active), is_served)
-notice = home_state.text_here()
+drawn = (ledger, view.records_stamp(store, active), is_served)
+notice = state.text_here()
 if notice:
     st.markdown(f":orange[{plain(notice)}]", width=MEASURE)
 if not is_served:
@@ -38,7 +39,7 @@ lines = {
     "Device": "…",
     "Text": "Python reference" if notice else "Tiny Shakespeare",
     "Tokens": "counted when it is first used" if notice else "…",
-    "Runs": home_state.runs_text(runs),
+    "Runs": state.runs_text(runs),
 }
 
 
@@ -51,10 +52,10 @@ def show_machine() -> None:
 
 with st.container(horizontal=True, gap="medium", key="home"):
     with st.container(width=CHART_WIDTH):
-        rows = home_chart.rungs(runs)
+        rows = chart.rungs(runs)
         st.markdown("**What each part buys** :gray[held-out perplexity, lower is better]")
-        st.vega_lite_chart(home_chart.spec(rows), height=home_chart.height(rows), key="home.ladder")
-        st.caption(home_chart.legend(rows))
+        st.vega_lite_chart(chart.spec(rows), height=chart.height(rows), key="home.ladder")
+        st.caption(chart.legend(rows))
     with st.container(width=ASIDE_WIDTH):
         st.markdown("**This machine**")
         machine = st.empty()
@@ -76,24 +77,24 @@ with st.container(gap=None, key="contents"):
                 else:
                     st.markdown(f":small[{plain(entry.title)}]")
             st.markdown(f":small[{plain(entry.question)}]", width="stretch")
-            st.caption(home_state.section_state(entry, runs, store), width=STATE)
+            st.caption(state.section_state(entry, runs, store), width=STATE)
         group = entry.group
 
 # Last, because on a new machine these take a second or two, and the page is there meanwhile.
-lines["Device"] = home_state.device_text()
+lines["Device"] = state.device_text()
 if not notice:
     try:
-        lines["Tokens"] = f"{home_state.tokens():,} (the chapter: {corpus.CHAPTER_TOKENS:,})"
+        lines["Tokens"] = f"{state.tokens():,} (the chapter: {corpus.CHAPTER_TOKENS:,})"
     except (corpus.CorpusError, OSError) as error:
         lines["Text"] = str(error)
-    quick.caption(home_state.quick_text(AVERAGES) or "\u00a0")
+    quick.caption(state.quick_text(AVERAGES) or "\u00a0")
 show_machine()
 
 
 def look() -> object:
     """What this page depends on, now."""
-    records = runs_view.records_stamp(store, active)
-    return runs_view.ledger_stamp(store), records, dispatcher.running(store.root)
+    records = view.records_stamp(store, active)
+    return view.ledger_stamp(store), records, dispatcher.running(store.root)
 
 
 redraw_on_change(look, drawn, LIVE_SECONDS if active else IDLE_SECONDS)

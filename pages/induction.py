@@ -6,28 +6,23 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from engine.definitions import ACCURACY
-from engine.experiments import MAX_SEED, parse_seeds
-from engine.language_experiments import INDUCTION
-from lab import (
-    bench,
-    export,
-    frame,
-    induction_formation,
-    induction_parts,
-    induction_probe,
-    induction_text,
-    induction_view,
-    instruments,
-    probing,
-    small_multiples,
-)
-from lab.chapter import section
-from lab.controls import Settings, one_of, plain, whole
-from lab.induction_parts import HOW_GUESSES, LOSS, ONE, REPEAT_GUESSES, SCORE, TWO
-from lab.induction_probe import BUSY, FOUND, PERIODS, Subject
-from lab.instruments import OWN, Choice
-from lab.measured import Sweep
+from engine.chapter.definitions import ACCURACY
+from engine.chapter.experiments import MAX_SEED, parse_seeds
+from engine.chapter.language_experiments import INDUCTION
+from lab import probes
+from lab.bench import instruments
+from lab.bench import training as bench
+from lab.bench.instruments import OWN, Choice
+from lab.bench.sweep import Sweep
+from lab.charts import panels
+from lab.sections.induction import formation as induction_formation
+from lab.sections.induction import parts, probe, text, view
+from lab.sections.induction.parts import HOW_GUESSES, LOSS, ONE, REPEAT_GUESSES, SCORE, TWO
+from lab.sections.induction.probe import BUSY, FOUND, PERIODS, Subject
+from lab.settings import Settings, one_of, whole
+from lab.shell import export, frame
+from lab.shell.chapter import section
+from lab.words import plain
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -71,17 +66,17 @@ def training(choice: Choice, sweep: Sweep, refused: str | None) -> None:
         with st.popover("Export", type="tertiary"):
             export.downloads(
                 f"induction-{choice.budget}",
-                lambda: small_multiples.together(induction_parts.parts(sweep.again()), last),
-                lambda: induction_parts.table_rows(sweep.again()),
+                lambda: panels.together(parts.parts(sweep.again()), last),
+                lambda: parts.table_rows(sweep.again()),
             )
 
     def draw(now: Sweep) -> None:
         progress = now.progress if now.unended else 0.0
-        small_multiples.draw(induction_parts.parts(now), last, "induction", progress)
+        panels.draw(parts.parts(now), last, "induction", progress)
         with st.container(horizontal=True, gap="medium", key="results"):
             with st.container(width=bench.TABLE_WIDTH):
-                st.table(induction_parts.results(now), border="horizontal", hide_index=True)
-                st.caption(induction_parts.remarks(now, choice.budget))
+                st.table(parts.results(now), border="horizontal", hide_index=True)
+                st.caption(parts.remarks(now, choice.budget))
             with st.container(width=bench.NOTICE_WIDTH):
                 st.subheader("What to notice", anchor=False)
                 st.markdown(noticed(now))
@@ -94,7 +89,7 @@ def noticed(now: Sweep) -> str:
     ended = {now.wanted[digest].variant for digest in now.measured}
     if ended == set(INDUCTION.variants) and not now.unended:
         guessed = (st.session_state[settings.key(name)] for name in ("repeat", "how"))
-        return induction_parts.notice(now, *guessed)
+        return parts.notice(now, *guessed)
     if now.unended:
         return "Your guesses are answered here when both models have ended."
     return "No runs yet. Make your two guesses, then train."
@@ -102,7 +97,7 @@ def noticed(now: Sweep) -> str:
 
 def subject_of(sweep: Sweep) -> Subject | None:
     """The model that the sections below look into, of the chosen kind and seed."""
-    found = induction_probe.subjects(sweep, st.session_state[settings.key("of")])
+    found = probe.subjects(sweep, st.session_state[settings.key("of")])
     key, wanted = settings.key("seed"), st.session_state[settings.key("seed")]
     if not found:
         return None
@@ -125,27 +120,27 @@ def subject_of(sweep: Sweep) -> Subject | None:
 
 def formation(sweep: Sweep, subject: Subject | None) -> None:
     """Scores over the kept steps, and the two heads at one of them."""
-    with probing.section(
+    with probes.section(
         "When does it form?",
         "Those papers describe a circuit of two heads. One looks one token back and writes down what it saw; "
         "one in a later layer looks for its own token among those notes, and so lands on what came after the "
         "last time. Score every head for both, at every step whose weights were kept.",
         "formation",
     ):
-        asked = probing.button("Find the heads", settings.key("find"))
+        asked = probes.button("Find the heads", settings.key("find"))
         said = bench.status_line()
     if subject is None:
         said.markdown(f":small[{NOTHING}]")
     elif subject.run is None:
         said.markdown(":small[:gray[Of this model only the end is here. Train it above for its steps.]]")
     elif asked:
-        measured = probing.attempt(said, BUSY, lambda: induction_probe.formation(subject))
+        measured = probes.attempt(said, BUSY, lambda: probe.formation(subject))
         if measured:
             said.markdown(
                 f":small[:green[Scored {len(measured['steps'])} steps in {measured['seconds']:.1f} s]]"
             )
-            induction_view.over_steps(settings, measured, curves_of(sweep, subject))
-            induction_view.side_by_side(settings, measured, subject)
+            view.over_steps(settings, measured, curves_of(sweep, subject))
+            view.side_by_side(settings, measured, subject)
 
 
 def curves_of(sweep: Sweep, subject: Subject) -> induction_formation.Curves:
@@ -156,13 +151,13 @@ def curves_of(sweep: Sweep, subject: Subject) -> induction_formation.Curves:
 
 def ablation(subject: Subject | None) -> None:
     """Heads taken away: those with a role together, each alone, and a set of the reader's."""
-    with probing.section(
+    with probes.section(
         "Ablate either, and what is left?",
         "A map shows where a head looks, not what that is worth. Take heads away, by zeros or by what they "
         "add on average at each position, and let the model continue the same unseen sequences.",
         "ablation",
     ):
-        asked = probing.button("Ablate", settings.key("ablate"))
+        asked = probes.button("Ablate", settings.key("ablate"))
         said = bench.status_line()
     if subject is None:
         said.markdown(f":small[{NOTHING}]")
@@ -170,32 +165,32 @@ def ablation(subject: Subject | None) -> None:
     if not asked:
         said.markdown(":small[:gray[Takes a few seconds, in a process of its own]]")
         return
-    if found := probing.attempt(said, BUSY, lambda: induction_probe.ablation(subject)):
-        induction_view.ablated(settings, found, subject, said)
+    if found := probes.attempt(said, BUSY, lambda: probe.ablation(subject)):
+        view.ablated(settings, found, subject, said)
 
 
 def over_seeds(choice: Choice, sweep: Sweep) -> None:
     """Every seed that was trained, and when its pair forms."""
-    with probing.section(
+    with probes.section(
         "Does it always form?",
         "One seed is one throw. Train five above, and look for the step of formation in each: same rule, "
         "same kept steps.",
         "seeds",
     ):
-        asked = probing.button("Find the steps", settings.key("steps"))
+        asked = probes.button("Find the steps", settings.key("steps"))
         said = bench.status_line()
-    subjects = [one for one in induction_probe.subjects(sweep, TWO).values() if one.run]
+    subjects = [one for one in probe.subjects(sweep, TWO).values() if one.run]
     formed = steps_formed(subjects, said) if asked else {}
     if not subjects:
         said.markdown(f":small[{NOTHING}]")
     with st.container(horizontal=True, gap="medium", key="results-seeds"):
         with st.container(width=bench.TABLE_WIDTH):
-            table = induction_parts.seeds_table(sweep, choice.seeds, formed)
+            table = parts.seeds_table(sweep, choice.seeds, formed)
             st.table(table, border="horizontal", hide_index=True)
             st.caption("No-context level: right tokens where nothing before tells the next.")
         with st.container(width=bench.NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
-            st.markdown(induction_parts.seeds_words(sweep, formed))
+            st.markdown(parts.seeds_words(sweep, formed))
 
 
 def steps_formed(subjects: Sequence[Subject], said: "DeltaGenerator") -> dict[int, int | None]:
@@ -203,7 +198,7 @@ def steps_formed(subjects: Sequence[Subject], said: "DeltaGenerator") -> dict[in
     formed: dict[int, int | None] = {}
     for number, one in enumerate(subjects, start=1):
         busy = f"Seed {one.seed}, {number} of {len(subjects)}, in a process of its own"
-        found = probing.attempt(said, busy, partial(induction_probe.formation, one))
+        found = probes.attempt(said, busy, partial(probe.formation, one))
         if found is None:  # the line says why
             return formed
         formed[one.seed] = found["formed"]
@@ -214,29 +209,29 @@ def steps_formed(subjects: Sequence[Subject], said: "DeltaGenerator") -> dict[in
 
 def in_text() -> None:
     """The same heads in models of Shakespeare."""
-    with probing.section(
+    with probes.section(
         "And in a model of real text?",
         "The same two scores, on random tokens said again and on held-out Shakespeare, for every model with "
         "heads that is here; and what a repeat is worth to it, in nats.",
         "text",
     ):
-        asked = probing.button("Look for it", settings.key("text"))
+        asked = probes.button("Look for it", settings.key("text"))
         said = bench.status_line()
     if not asked:
         return
-    models = induction_probe.text_models()
+    models = probe.text_models()
     if not models:
         said.markdown(":small[:gray[No model of Shakespeare with heads is here. Train one on Ladder.]]")
-    elif found := probing.attempt(said, BUSY, lambda: induction_probe.in_text(models)):
+    elif found := probes.attempt(said, BUSY, lambda: probe.in_text(models)):
         said.markdown(f":small[:green[Measured in {found['seconds']:.1f} s]]")
         with st.container(horizontal=True, gap="medium", key="results-text"):
             with st.container(width=bench.TABLE_WIDTH):
-                for table in (induction_text.gains(found), induction_text.results(found)):
+                for table in (text.gains(found), text.results(found)):
                     st.table(table, border="horizontal", hide_index=True)
-                st.caption(f"{induction_text.remark(found)} {induction_text.sources(models)}")
+                st.caption(f"{text.remark(found)} {text.sources(models)}")
             with st.container(width=bench.NOTICE_WIDTH):
                 st.subheader("What to notice", anchor=False)
-                st.markdown(induction_text.words(found))
+                st.markdown(text.words(found))
 
 
 settings = Settings("induction", NAMES)
@@ -245,11 +240,11 @@ settings.seed("how", one_of("how", tuple(HOW_GUESSES)), None)
 settings.seed("of", one_of("of", tuple(MODELS)), TWO)
 settings.seed("seed", whole("seed", 0, MAX_SEED), None)
 settings.seed("at", whole("at", 0, 10_000_000), None)
-settings.seed("period", induction_probe.period_in, 12)
+settings.seed("period", probe.period_in, 12)
 settings.seed("row", whole("row", 0, 2 * PERIODS[-1] - 1), None)
-settings.seed("left", induction_probe.head_or_found("left"), FOUND)
-settings.seed("right", induction_probe.head_or_found("right"), FOUND)
-settings.seed("heads", induction_probe.heads_in, list[str](), ",".join)
+settings.seed("left", probe.head_or_found("left"), FOUND)
+settings.seed("right", probe.head_or_found("right"), FOUND)
+settings.seed("heads", probe.heads_in, list[str](), ",".join)
 
 frame.header(
     SECTION,

@@ -4,33 +4,28 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from engine.experiments import LADDER
+from engine.chapter.experiments import LADDER
 from engine.models.config import ModelConfig
 from engine.runs.spec import RunSpec
 from engine.runs.store import open_store
-from lab import (
-    bench,
-    charts,
-    export,
-    frame,
-    instruments,
-    ladder_notice,
-    ladder_own,
-    ladder_parts,
-    ladder_probe,
-    ladder_samples,
-    ladder_view,
-    probing,
-    vega,
-)
-from lab.chapter import section
-from lab.controls import Settings, as_it_is, count, one_of, plain
-from lab.instruments import Choice
-from lab.ladder_notice import BEST_GUESSES, BUYS_GUESSES
-from lab.ladder_own import of_the_ladder, of_the_reader
-from lab.ladder_parts import WIDTHS
-from lab.ladder_samples import TEMPERATURES
-from lab.measured import Sweep
+from lab import probes
+from lab.bench import instruments
+from lab.bench import training as bench
+from lab.bench.instruments import Choice
+from lab.bench.sweep import Sweep
+from lab.charts import lines, vega
+from lab.sections.ladder import notice, parts, view
+from lab.sections.ladder import own as ladder_own
+from lab.sections.ladder import probe as ladder_probe
+from lab.sections.ladder import samples as ladder_samples
+from lab.sections.ladder.notice import BEST_GUESSES, BUYS_GUESSES
+from lab.sections.ladder.own import of_the_ladder, of_the_reader
+from lab.sections.ladder.parts import WIDTHS
+from lab.sections.ladder.samples import TEMPERATURES
+from lab.settings import Settings, as_it_is, one_of
+from lab.shell import export, frame
+from lab.shell.chapter import section
+from lab.words import count, plain
 
 SECTION = section("ladder.py")
 BUSY = "Measuring in a process of its own, some seconds"
@@ -60,7 +55,7 @@ def training(choice: Choice, now: Sweep, refused: str | None) -> None:
         with st.popover("Export", type="tertiary"):
             export.downloads(
                 f"{LADDER.id}-{choice.budget}",
-                lambda: charts.perplexity_chart(shape, ladder_parts.lines(now.again())),
+                lambda: lines.perplexity_chart(shape, parts.lines(now.again())),
                 lambda: now.again().table(),
             )
 
@@ -69,9 +64,9 @@ def training(choice: Choice, now: Sweep, refused: str | None) -> None:
         moving = rungs if rungs.unended else of_the_reader(now)
         progress = moving.progress if moving.unended else 0.0
         with st.container(key="figure"):
-            vega.draw(charts.perplexity_chart(shape, ladder_parts.lines(now), progress), key="ladder.chart")
+            vega.draw(lines.perplexity_chart(shape, parts.lines(now), progress), key="ladder.chart")
         buys, best = (st.session_state[settings.key(name)] for name in ("buys", "best"))
-        ladder_view.results(now, choice, ladder_notice.notice(rungs, buys, best))
+        view.results(now, choice, notice.notice(rungs, buys, best))
         worth(rungs, choice)
         by_heart(rungs, choice)
 
@@ -86,7 +81,7 @@ def worth(now: Sweep, choice: Choice) -> None:
         "worth: points of held-out perplexity taken off, and points per thousand parameters added.",
         width=frame.MEASURE,
     )
-    ladder_view.worth(now, choice)
+    view.worth(now, choice)
 
 
 def by_heart(now: Sweep, choice: Choice) -> None:
@@ -97,7 +92,7 @@ def by_heart(now: Sweep, choice: Choice) -> None:
         "dropout, on text that was held out and on the batches that they train on.",
         width=frame.MEASURE,
     )
-    ladder_view.by_heart(now, choice)
+    view.by_heart(now, choice)
 
 
 def dropout(choice: Choice, ladder: Sweep) -> Sweep:
@@ -114,12 +109,12 @@ def dropout(choice: Choice, ladder: Sweep) -> Sweep:
         sweep = ladder
         if name != choice.budget:
             sweep, refused = bench.asked((LADDER,), Choice(name, choice.seeds, choice.corpus_id))
-        specs += [spec for spec in sweep.wanted.values() if spec.variant in ladder_parts.DROPOUT]
+        specs += [spec for spec in sweep.wanted.values() if spec.variant in parts.DROPOUT]
     both = Sweep.of(LADDER, specs, open_store())
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-passes"):
         instruments.action(both, settings, "Train at both budgets", "passes-", width=190)
         said = bench.status_line()
-    bench.follow(both, said, lambda now: ladder_view.dropout(now, choice.corpus_id or ""), refused=refused)
+    bench.follow(both, said, lambda now: view.dropout(now, choice.corpus_id or ""), refused=refused)
     return both
 
 
@@ -133,7 +128,7 @@ def sizes(own: ModelConfig | None) -> None:
     )
     with st.container(horizontal=True, gap="medium", key="results-sizes"):
         with st.container(width=bench.TABLE_WIDTH):
-            ladder_view.table(ladder_parts.sizes_table(own))
+            view.table(parts.sizes_table(own))
             st.caption(
                 "Counted from the configuration; biases with their matrix. What is not in blocks: token "
                 "table, unembedding, final norm, and the position table, which the first rung lacks."
@@ -145,7 +140,7 @@ def sizes(own: ModelConfig | None) -> None:
                 format_func=lambda digits: f"{int(digits):,}",
                 key=settings.key("width"),
             )
-            ladder_view.table(ladder_parts.block_table(int(width)))
+            view.table(parts.block_table(int(width)))
 
 
 def linearity() -> None:
@@ -155,7 +150,7 @@ def linearity() -> None:
         "What can attention not compute?",
         "Freeze the attention weights, those of some other text, and send in two inputs and a sum of both. A "
         "linear map of 2x − 3y is twice the one of x less three times the one of y.",
-        ladder_view.linearity,
+        view.linearity,
     )
 
 
@@ -166,18 +161,18 @@ def norms() -> None:
         "Why LayerNorm and not BatchNorm?",
         "LayerNorm promises four things: what it makes of a token does not depend on the batch, keeps no "
         "running statistics, is the same in training and inference, and does not care how long the text is.",
-        ladder_view.norms,
+        view.norms,
     )
 
 
 def probe(name: str, title: str, lead: str, draw: Callable[[ladder_probe.Measured], None]) -> None:
     """A section of one button, and what is drawn of the measurement once it was pressed."""
-    with probing.section(title, lead, name):
-        asked = probing.button("Measure", settings.key(name))
+    with probes.section(title, lead, name):
+        asked = probes.button("Measure", settings.key(name))
         said = bench.status_line()
     if not asked:
         said.markdown(":small[:gray[Takes a few seconds, in a process of its own]]")
-    elif found := probing.attempt(said, BUSY, ladder_probe.measure):
+    elif found := probes.attempt(said, BUSY, ladder_probe.measure):
         measured, whose = found
         of_what = f":gray[; {plain(whose)}]" if name == "linear" else ""  # norms have no weights yet
         said.markdown(f":small[:green[Measured in {measured['seconds']:.1f} s]{of_what}]")
@@ -209,7 +204,7 @@ def build(own: ModelConfig | None, refusal: str, choice: Choice, everything: Swe
 
     def draw(now: Sweep) -> None:
         with st.container(key="results-own", width=bench.TABLE_WIDTH):
-            ladder_view.table(ladder_own.results(own, now))
+            view.table(ladder_own.results(own, now))
 
     bench.follow(everything, said, draw, refused=lacks or known, told=of_the_reader)
     return mine
@@ -217,7 +212,7 @@ def build(own: ModelConfig | None, refusal: str, choice: Choice, everything: Swe
 
 def samples(own: ModelConfig | None, prompt: str, temperature: str) -> None:
     """What every rung writes after the same words."""
-    with probing.section(
+    with probes.section(
         "What does each rung write?",
         "The same beginning for all, and the same random numbers. Perplexity is a figure; this is what it "
         "reads like.",
@@ -227,12 +222,12 @@ def samples(own: ModelConfig | None, prompt: str, temperature: str) -> None:
         st.segmented_control(
             "Temperature", TEMPERATURES, key=settings.key("temperature"), required=True, width="content"
         )
-        asked = probing.button("Write", settings.key("write"))
+        asked = probes.button("Write", settings.key("write"))
         said = bench.status_line()
     if not asked:
         return
     models = ladder_samples.models(own)
-    texts = probing.attempt(said, WRITING, lambda: ladder_samples.written(models, prompt, temperature))
+    texts = probes.attempt(said, WRITING, lambda: ladder_samples.written(models, prompt, temperature))
     if texts is not None:
         said.empty()
         ladder_samples.draw(models, texts)

@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import streamlit as st
 
-from engine.experiments import MASK
+from engine.chapter.experiments import MASK
 from engine.probes import masks
-from lab import bench, frame, mask_charts, mask_parts, probing, score_grid, vega
-from lab.bench import Rows
-from lab.chapter import section
-from lab.controls import Settings, as_it_is, one_of, quantity, whole
+from lab import probes
+from lab.bench import training
+from lab.bench.training import Rows
+from lab.charts import vega
+from lab.sections.mask import charts, parts
+from lab.sections.mask import grid as score_grid
+from lab.settings import Settings, as_it_is, one_of, whole
+from lab.shell import frame
+from lab.shell.chapter import section
+from lab.words import quantity
 
 if TYPE_CHECKING:
     from engine.probes.leaks import EmptyRow
 
 SECTION = section("mask.py")
 LENGTHS = ("6", "16", "64", "128")
-SIZES = tuple(f"{size:.0f}" for size in mask_parts.SIZES)
+SIZES = tuple(f"{size:.0f}" for size in parts.SIZES)
 WIDE, NARROW, MAP = 640, 448, 352  # px
 
 
@@ -43,13 +49,13 @@ def three_ways() -> None:
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=WIDE):
             ways = (masks.loop, masks.matrix_product, masks.softmax_of_zeros)
-            st.code("\n\n".join(mask_parts.body(way) for way in ways), language="python")
-            mask_parts.differences(found)
+            st.code("\n\n".join(parts.body(way) for way in ways), language="python")
+            parts.differences(found)
             st.caption(_about(found))
         with st.container(width=NARROW):
             st.markdown("**The averaging matrix** :gray[each row sums to 1, grey: masked]")
             zeros = np.zeros((masks.TOKENS, masks.TOKENS))
-            vega.draw(mask_charts.weights_map(masks.mix(zeros).weights, zeros, causal=True), key="averaging")
+            vega.draw(charts.weights_map(masks.mix(zeros).weights, zeros, causal=True), key="averaging")
 
 
 def _draw_again() -> None:
@@ -83,7 +89,7 @@ def grid() -> None:
         )
         st.select_slider(
             "Scores multiplied by",
-            mask_charts.TIMES,
+            charts.TIMES,
             format_func=lambda times: f"×{times}",
             key=settings.key("times"),
             width=360,
@@ -105,24 +111,22 @@ def grid() -> None:
         once, now = (masks.mix(scores, factor, causal=causal) for factor in (1.0, float(times)))
         with st.container(width=MAP):
             st.markdown(f"**Weights** :gray[softmax of the scores ×{times}]")
-            vega.draw(
-                mask_charts.weights_map(now.weights, scores * float(times), causal=causal), key="weights"
-            )
+            vega.draw(charts.weights_map(now.weights, scores * float(times), causal=causal), key="weights")
         with st.container(width=312):
             st.markdown("**Mixed vectors** :gray[means of the six values]")
-            vega.draw(mask_charts.mixture_plot(now.mixed), key="mixture")
+            vega.draw(charts.mixture_plot(now.mixed), key="mixture")
     st.markdown(_read_out(scores, once, now, times, causal), width=frame.MEASURE)
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=560):
             st.markdown("**Effective tokens** :gray[exp of a row’s entropy]")
-            mask_parts.rows_of(once, now, times)
+            parts.rows_of(once, now, times)
             st.caption(
                 "Linear: the scores as a layer’s coefficients, each by its share of their absolute sum; "
                 "none where all are 0."
             )
         with st.container(width=528):
             st.markdown("**Effective tokens of query 6** :gray[log scale across]")
-            vega.draw(mask_charts.hardening_chart(scores, float(times), causal=causal), key="hardening")
+            vega.draw(charts.hardening_chart(scores, float(times), causal=causal), key="hardening")
 
 
 def _read_out(scores: masks.Array, once: masks.Mixture, now: masks.Mixture, times: str, causal: bool) -> str:
@@ -137,7 +141,7 @@ def _read_out(scores: masks.Array, once: masks.Mixture, now: masks.Mixture, time
         )
     if np.ptp(now.weights[-1]) < 1e-9:
         return "Query 6 gives each of its six keys 1/6, as equal scores do: no choice at all."
-    before, after = (mask_parts.effective(float(one.effective[-1])) for one in (once, now))
+    before, after = (parts.effective(float(one.effective[-1])) for one in (once, now))
     best = int(now.weights[-1].argmax())
     said = (
         f"Query 6 gives key {best + 1} a weight of **{now.weights[-1, best]:.2f}** and averages over "
@@ -160,44 +164,42 @@ def mask_value() -> None:
         width=frame.MEASURE,
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-values"):
-        st.segmented_control(
-            "Type", mask_parts.TYPES, key=settings.key("type"), required=True, width="content"
-        )
+        st.segmented_control("Type", parts.TYPES, key=settings.key("type"), required=True, width="content")
         st.select_slider(
             "Size of the scores (standard deviation)",
             SIZES,
-            format_func=mask_parts.size_label,
+            format_func=parts.size_label,
             key=settings.key("size"),
             width=360,
         )
-        probing.button("Measure", settings.key("values"))
-    if not probing.asked(settings.key("values")):
+        probes.button("Measure", settings.key("values"))
+    if not probes.asked(settings.key("values")):
         return
     place = st.empty()
-    place.caption(mask_parts.LOADING)
-    found = mask_parts.constants()
+    place.caption(parts.LOADING)
+    found = parts.constants()
     place.empty()
     kind, size = st.session_state[settings.key("type")], float(st.session_state[settings.key("size")])
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=528):
             st.markdown(f"**Weight on what is masked** :gray[{kind}, mean over rows]")
-            leaks = {value: found[kind, value].leaks for value in mask_charts.CONSTANTS}
-            vega.draw(mask_charts.leak_chart(leaks, size), key="leaks")
+            leaks = {value: found[kind, value].leaks for value in charts.CONSTANTS}
+            vega.draw(charts.leak_chart(leaks, size), key="leaks")
             st.caption(
                 "500 grids of 6 × 6 normal scores. A cross ends a curve where scores no longer fit the type."
             )
         with st.container(width=560):
             st.markdown(
-                f"**What becomes of the mask value** :gray[scores of size {mask_parts.size_label(str(size))}]"
+                f"**What becomes of the mask value** :gray[scores of size {parts.size_label(str(size))}]"
             )
-            mask_parts.constant_table(found, size)
+            parts.constant_table(found, size)
     nothing_left()
 
 
 def nothing_left() -> None:
     """A row in which every key is masked."""
     st.subheader("A row with nothing to see", anchor=False)
-    found = mask_parts.empty_rows()
+    found = parts.empty_rows()
     st.markdown(
         "When padding stands before a text, a causal mask and a padding mask together can leave a row no key "
         "at all. Its largest score is −∞, softmax takes −∞ from −∞, and that is NaN. Here the third of six "
@@ -205,10 +207,10 @@ def nothing_left() -> None:
         width=frame.MEASURE,
     )
     with st.container(horizontal=True, gap="medium"):
-        with st.container(width=bench.TABLE_WIDTH):
-            mask_parts.empty_row_table(found)
+        with st.container(width=training.TABLE_WIDTH):
+            parts.empty_row_table(found)
             st.caption("torch as it is installed here, one head with the same weights in all six ways.")
-        with st.container(width=bench.NOTICE_WIDTH):
+        with st.container(width=training.NOTICE_WIDTH):
             st.markdown(_remedies(found))
 
 
@@ -216,7 +218,7 @@ def _remedies(found: "Sequence[EmptyRow]") -> str:
     poisoned = [one for one in found if one.nan_gradients]
     quiet = [one for one in found if one.like == "mean"]
     said = [
-        f"{mask_parts.of_six(len(poisoned)).capitalize()} leave NaN in a gradient: 0 times NaN is NaN, so "
+        f"{parts.of_six(len(poisoned)).capitalize()} leave NaN in a gradient: 0 times NaN is NaN, so "
         f"leaving the row out of the loss does not help."
     ]
     if quiet:
@@ -236,7 +238,7 @@ def leak_test() -> None:
         "one of them can look it up.",
         width=frame.MEASURE,
     )
-    bench.show(MASK, settings, notice, low=1.0)
+    training.show(MASK, settings, notice, low=1.0)
     frame.sources(MASK.variants, "The code of the two models")
     st.subheader("What does the cheat write?", anchor=False)
     st.markdown(
@@ -244,9 +246,9 @@ def leak_test() -> None:
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-write"):
         prompt = st.text_input("Begins with", key=settings.key("prompt"), max_chars=200, width=400)
-        probing.button("Write", settings.key("write"))
-    if probing.asked(settings.key("write")):
-        mask_parts.samples(MASK.variants, prompt, 0)
+        probes.button("Write", settings.key("write"))
+    if probes.asked(settings.key("write")):
+        parts.samples(MASK.variants, prompt, 0)
 
 
 def notice(rows: Rows) -> str:
@@ -267,13 +269,13 @@ def notice(rows: Rows) -> str:
 MASKS = ("causal", "none")
 OWN = ("tokens", "draw", "scores", "causal", "times", "type", "size", "prompt")
 
-settings = Settings("mask", (*bench.NAMES, *OWN))
+settings = Settings("mask", (*training.NAMES, *OWN))
 settings.seed("tokens", one_of("tokens", LENGTHS), "6")
 settings.seed("draw", whole("draw", 0, 9_999), 0)
 settings.seed("scores", score_grid.parse, score_grid.PRESETS["example"], score_grid.write)
 settings.seed("causal", one_of("causal", MASKS), "causal")
-settings.seed("times", one_of("times", mask_charts.TIMES), "1")
-settings.seed("type", one_of("type", mask_parts.TYPES), "float32")
+settings.seed("times", one_of("times", charts.TIMES), "1")
+settings.seed("type", one_of("type", parts.TYPES), "float32")
 settings.seed("size", one_of("size", SIZES), "10000")
 settings.seed("prompt", as_it_is, "ROMEO: I will")
 

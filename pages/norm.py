@@ -2,16 +2,22 @@
 
 import streamlit as st
 
-from engine.experiments import NORM_PLACEMENT
+from engine.chapter.experiments import NORM_PLACEMENT
 from engine.runs.store import open_store
-from lab import bench, export, frame, instruments, norm_blocks, norm_breaking, norm_start, probing, vega
-from lab.bench import Rows
-from lab.chapter import section
-from lab.controls import Settings, count, one_of, quantity
-from lab.instruments import Choice
-from lab.measured import Sweep, difference
-from lab.norm_breaking import OVERS, PRESETS, RATES, USUAL, WARMUPS, Cut
-from lab.norm_start import MEASURES
+from lab import probes
+from lab.bench import instruments, training
+from lab.bench.instruments import Choice
+from lab.bench.sweep import Sweep, difference
+from lab.bench.training import Rows
+from lab.charts import vega
+from lab.sections.norm import blocks, start
+from lab.sections.norm import breaking as norm_breaking
+from lab.sections.norm.breaking import OVERS, PRESETS, RATES, USUAL, WARMUPS, Cut
+from lab.sections.norm.start import MEASURES
+from lab.settings import Settings, one_of
+from lab.shell import export, frame
+from lab.shell.chapter import section
+from lab.words import count, quantity
 
 SECTION = section("norm.py")
 MEASURED = "norm.measured"
@@ -61,7 +67,7 @@ def budget_line(choice: Choice) -> str:
 
 def before(choice: Choice, which: str) -> None:
     """The gradients of two untrained models."""
-    with probing.section(
+    with probes.section(
         "Before the first step",
         "The usual explanation looks at the very beginning: put a norm on the stream, and the gradient that "
         "flows back through twelve of them comes out badly scaled. How badly is quickly measured.",
@@ -83,10 +89,10 @@ def before(choice: Choice, which: str) -> None:
             args=now,
             disabled=bool(choice.lacks),
         )
-        said = bench.status_line()
+        said = training.status_line()
     measured = None
     if asked := st.session_state.get(MEASURED):
-        measured = probing.attempt(said, BUSY, lambda: norm_start.measure(*asked))
+        measured = probes.attempt(said, BUSY, lambda: start.measure(*asked))
     elif choice.lacks:
         said.markdown(f":small[:gray[{choice.lacks}]]")
     if measured:
@@ -99,21 +105,21 @@ def before(choice: Choice, which: str) -> None:
         with st.popover("Export", type="tertiary"):
             export.downloads(
                 f"norm-gradients-{which}",
-                lambda: norm_start.chart(measured, which, chapters_text=chapters),
-                lambda: norm_start.rows(measured),
+                lambda: start.chart(measured, which, chapters_text=chapters),
+                lambda: start.rows(measured),
             )
     with st.container(key="figure-start"):
-        vega.draw(norm_start.chart(measured, which, chapters_text=chapters), key="norm.start")
+        vega.draw(start.chart(measured, which, chapters_text=chapters), key="norm.start")
     with st.container(horizontal=True, gap="medium", key="results-start"):
-        with st.container(width=bench.TABLE_WIDTH):
-            st.table(norm_start.results(measured, which), border="horizontal", hide_index=True)
-            st.caption(norm_start.remarks(measured))
-        with st.container(width=bench.NOTICE_WIDTH):
+        with st.container(width=training.TABLE_WIDTH):
+            st.table(start.results(measured, which), border="horizontal", hide_index=True)
+            st.caption(start.remarks(measured))
+        with st.container(width=training.NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
-            st.markdown(norm_start.notice(measured, which))
+            st.markdown(start.notice(measured, which))
     if measured:
         with st.expander("All twelve blocks"):
-            st.table(norm_start.every_block(measured, which), border="horizontal", hide_index=True)
+            st.table(start.every_block(measured, which), border="horizontal", hide_index=True)
 
 
 def _ask(seeds: tuple[int, ...], corpus_id: str) -> None:
@@ -134,27 +140,27 @@ def during(sweep: Sweep, last: int) -> None:
             f":orange[Step {st.session_state[key]:,} is beyond this budget’s {last:,}. Used: {last:,}.]"
         )
         st.session_state[key] = last
-    at = st.slider("After step", norm_blocks.EVERY, last, step=norm_blocks.EVERY, key=key, width=bench.HALF)
+    at = st.slider("After step", blocks.EVERY, last, step=blocks.EVERY, key=key, width=training.HALF)
     with st.container(horizontal=True, gap="small", key="figure-blocks"):
         with st.container(width=NARROW, gap=None):
             st.markdown(
                 ":small[**Last block over first** :gray[ratio of the two norms, log, over the steps]]"
             )
-            vega.draw(norm_blocks.ratio_chart(sweep, last, at), key="norm.ratio")
+            vega.draw(blocks.ratio_chart(sweep, last, at), key="norm.ratio")
         with st.container(width=WIDE, gap=None):
             st.markdown(f":small[**Gradient norm per block** :gray[log, after step {at:,}]]")
-            vega.draw(norm_blocks.blocks_chart(sweep, at), key="norm.blocks")
+            vega.draw(blocks.blocks_chart(sweep, at), key="norm.blocks")
     with st.container(horizontal=True, gap="medium", key="results-blocks"):
-        with st.container(width=bench.TABLE_WIDTH):
-            st.table(norm_blocks.results(sweep, at), border="horizontal", hide_index=True)
+        with st.container(width=training.TABLE_WIDTH):
+            st.table(blocks.results(sweep, at), border="horizontal", hide_index=True)
             st.caption(
                 "Of the gradient of that step’s batch, before its own update. Over several seeds: the "
                 f"geometric mean. Broken from: the step from which on the last block’s stays over "
-                f"{norm_blocks.BROKEN:,} times the first’s."
+                f"{blocks.BROKEN:,} times the first’s."
             )
-        with st.container(width=bench.NOTICE_WIDTH):
+        with st.container(width=training.NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
-            st.markdown(norm_blocks.reading(sweep, at))
+            st.markdown(blocks.reading(sweep, at))
 
 
 def breaking(choice: Choice, cut: Cut) -> Sweep:
@@ -185,7 +191,7 @@ def breaking(choice: Choice, cut: Cut) -> Sweep:
         missing = len({norm_breaking.cell_of(spec) for spec in chosen.missing}) or len(cut.cells)
         label = f"Train {count(missing)} model{'s' if missing > 1 else ''}"
         instruments.action(chosen, settings, label, "breaking-")
-        said = bench.status_line()
+        said = training.status_line()
     st.caption(norm_breaking.size_line())
 
     def draw(now: Sweep) -> None:
@@ -200,13 +206,13 @@ def breaking(choice: Choice, cut: Cut) -> Sweep:
                 progress = now.progress if now.unended else 0.0
                 vega.draw(norm_breaking.curves_chart(now, cut, progress), key="norm.curves")
         with st.container(horizontal=True, gap="medium", key="results-breaking"):
-            with st.container(width=bench.TABLE_WIDTH):
+            with st.container(width=training.TABLE_WIDTH):
                 st.table(norm_breaking.results(grid, cut), border="horizontal", hide_index=True)
-            with st.container(width=bench.NOTICE_WIDTH):
+            with st.container(width=training.NOTICE_WIDTH):
                 st.subheader("What to notice", anchor=False)
                 st.markdown(norm_breaking.notice(grid, cut))
 
-    bench.follow(chosen, said, draw, refused=refused)
+    training.follow(chosen, said, draw, refused=refused)
     return chosen
 
 
@@ -229,13 +235,13 @@ def _presets(cut: Cut) -> None:
     )
 
 
-settings = Settings("norm", (*bench.NAMES, "of", "at", "over", "warmup", "rate"))
+settings = Settings("norm", (*training.NAMES, "of", "at", "over", "warmup", "rate"))
 which = settings.seed("of", one_of("of", tuple(MEASURES)), "qkv")
 over = settings.seed("over", one_of("over", tuple(OVERS)), "rate")
 warmup = settings.seed("warmup", norm_breaking.listed("warmup", WARMUPS), 0, "{:g}".format)
 rate = settings.seed("rate", norm_breaking.listed("rate", RATES), USUAL, "{:g}".format)
 longest = NORM_PLACEMENT.budget("chapter").steps
-settings.seed("at", norm_blocks.checked(longest), 30)
+settings.seed("at", blocks.checked(longest), 30)
 
 frame.header(
     SECTION,
@@ -243,10 +249,10 @@ frame.header(
     "Twelve blocks. The norm stands before each sublayer, or, as in 2017, on the stream behind it. Train "
     "both with a learning rate that is there at once and with one that rises slowly.",
 )
-choice, sweep = bench.show(NORM_PLACEMENT, settings, notice, alone=False)
+choice, sweep = training.show(NORM_PLACEMENT, settings, notice, alone=False)
 st.caption(budget_line(choice))
 frame.sources(("pre-norm", "post-norm"), "The code of the two, and what differs")
 before(choice, which)
 during(sweep, NORM_PLACEMENT.budget(choice.budget).steps)
-bench.watch(sweep, breaking(choice, Cut(over, warmup, rate)))
+training.watch(sweep, breaking(choice, Cut(over, warmup, rate)))
 frame.footer(SECTION)

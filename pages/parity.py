@@ -2,14 +2,20 @@
 
 import streamlit as st
 
-from engine.experiments import parse_seeds
-from engine.measurements import PARITY, PRECISIONS
-from engine.probes import sandbox, zoo
-from lab import export, frame, instruments, parity_parts, probing, vega
-from lab.chapter import section
-from lab.controls import NBSP, Settings, hold, one_of, plain
-from lab.parity_chart import Comparison, figure
-from lab.parity_parts import BETS, LARGEST, MASKS, SCALES, STARTER, TESTS, TITLES
+from engine.chapter.experiments import parse_seeds
+from engine.chapter.measurements import PARITY, PRECISIONS
+from engine.probes import zoo
+from engine.sandbox import watcher
+from lab import probes
+from lab.bench import instruments
+from lab.charts import vega
+from lab.sections.parity import parts
+from lab.sections.parity.chart import Comparison, figure
+from lab.sections.parity.parts import BETS, LARGEST, MASKS, SCALES, STARTER, TESTS, TITLES
+from lab.settings import Settings, hold, one_of
+from lab.shell import export, frame
+from lab.shell.chapter import section
+from lab.words import NBSP, plain
 
 SECTION = section("parity.py")
 SEEDS = ("0", "0,1,2", "0,1,2,3,4")
@@ -85,7 +91,7 @@ def instrument_row() -> None:
 def compared() -> Comparison:
     """Both implementations, run side by side in a process of its own."""
     seeds = st.session_state[settings.key("seeds")]
-    return Comparison.of(probing.measured("engine.probes.parity", "--seeds", seeds), seeds)
+    return Comparison.of(probes.measured("engine.probes.parity", "--seeds", seeds), seeds)
 
 
 def comparing() -> None:
@@ -99,8 +105,8 @@ def comparing() -> None:
         width="stretch",
     )
     picture = st.container(key="figure")
-    if probing.asked(settings.key("compare")):
-        found = probing.attempt(said, "Comparing, a few seconds", compared)
+    if probes.asked(settings.key("compare")):
+        found = probes.attempt(said, "Comparing, a few seconds", compared)
         if found:
             comparison = found
             said.markdown(f":small[:green[{plain(comparison.standing)}]]")
@@ -117,14 +123,14 @@ def comparing() -> None:
     with st.container(horizontal=True, gap="medium", key="comparison"):
         with st.container(width=TABLE_WIDTH):
             precision = st.session_state[settings.key("precision")]
-            parity_parts.beside_the_chapter(comparison, precision)
+            parts.beside_the_chapter(comparison, precision)
             if comparison.rows:
-                parity_parts.comparison_table(comparison, precision, **chosen)
-                st.caption(parity_parts.remarks(chosen["scale"]))
+                parts.comparison_table(comparison, precision, **chosen)
+                st.caption(parts.remarks(chosen["scale"]))
         with st.container(width=NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
             guessed = [st.session_state[settings.key(name)] for name in ("largest", "coarsest")]
-            st.markdown(parity_parts.notice(comparison, *guessed))
+            st.markdown(parts.notice(comparison, *guessed))
 
 
 def bets() -> None:
@@ -147,17 +153,17 @@ def bets() -> None:
                 width=208,
             )
     with st.expander("What each test asks"):
-        st.markdown(parity_parts.tests_explained())
-    probing.button("Run the tests", settings.key("zoo"))
-    if probing.asked(settings.key("zoo")):
+        st.markdown(parts.tests_explained())
+    probes.button("Run the tests", settings.key("zoo"))
+    if probes.asked(settings.key("zoo")):
         said = st.empty()
         busy = "Running eight tests on six implementations, a few seconds the first time"
-        findings = probing.attempt(said, busy, lambda: probing.measured("engine.probes.zoo")["rows"])
+        findings = probes.attempt(said, busy, lambda: probes.measured("engine.probes.zoo")["rows"])
         if findings is None:
             return
         placed = {name: st.session_state[settings.key(name)] for name in zoo.WRONG}
-        said.markdown(parity_parts.bets_answered(findings, placed))
-        parity_parts.matrix(findings, placed)
+        said.markdown(parts.bets_answered(findings, placed))
+        parts.matrix(findings, placed)
         st.selectbox(
             "Look closer at",
             list(TITLES),
@@ -165,19 +171,19 @@ def bets() -> None:
             key=settings.key("wrong"),
             width=320,
         )
-        parity_parts.exhibit(findings, st.session_state[settings.key("wrong")])
+        parts.exhibit(findings, st.session_state[settings.key("wrong")])
 
 
 def own_code() -> None:
     """The reader's own attention, run apart from the app."""
     st.header("Check your own", anchor=False)
     address = st.get_option("server.address")
-    if not sandbox.allowed(address):
+    if not watcher.allowed(address):
         st.markdown(
             f"Running pasted code is off: this lab listens beyond this machine (server.address is "
             f"{plain(address or 'not set')}), so whoever opens this page could run code here. If you trust "
             f"them all, start the lab with "
-            f"`{sandbox.SWITCH}=1` in its environment.",
+            f"`{watcher.SWITCH}=1` in its environment.",
             width=frame.MEASURE,
         )
         return
@@ -197,7 +203,7 @@ def own_code() -> None:
             place = st.empty()
             if pressed:
                 place.caption("Running it, at most 6 s")
-                st.session_state[answered] = (code, sandbox.check(code))
+                st.session_state[answered] = (code, watcher.check(code))
             of, found = st.session_state.get(answered, (code, None))
             with place.container():
                 if found is None:
@@ -205,7 +211,7 @@ def own_code() -> None:
                 elif of != code:
                     st.caption("The code has changed since it was checked. Check again.")
                 else:
-                    parity_parts.verdict(found)
+                    parts.verdict(found)
 
 
 settings = Settings(

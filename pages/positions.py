@@ -5,25 +5,21 @@ from functools import cache
 
 import streamlit as st
 
-from engine.experiments import POSITIONS
-from engine.variants import variant
-from lab import (
-    bench,
-    charts,
-    export,
-    frame,
-    positions_alibi,
-    positions_parts,
-    positions_probes,
-    probing,
-    table,
-    vega,
-)
-from lab.chapter import section
-from lab.controls import Settings, as_it_is, one_of, plain, whole
-from lab.instruments import Choice
-from lab.measured import Sweep
-from lab.positions_probes import Measured, Weights
+from engine.chapter.experiments import POSITIONS
+from engine.chapter.variants import variant
+from lab import probes as probing
+from lab.bench import tables
+from lab.bench import training as bench
+from lab.bench.instruments import Choice
+from lab.bench.sweep import Sweep
+from lab.charts import lines as charts
+from lab.charts import vega
+from lab.sections.positions import alibi, parts, probes
+from lab.sections.positions.probes import Measured, Weights
+from lab.settings import Settings, as_it_is, one_of, whole
+from lab.shell import export, frame
+from lab.shell.chapter import section
+from lab.words import plain
 
 SECTION = section("positions.py")
 CURVES, OVER_LENGTHS = 432, 672  # px
@@ -34,7 +30,7 @@ READING = "Reading the table, some seconds"
 def guesses() -> None:
     """The two predictions."""
     with st.container(horizontal=True):
-        for name, question in (("inside", positions_parts.INSIDE), ("falls", positions_parts.FALLS)):
+        for name, question in (("inside", parts.INSIDE), ("falls", parts.FALLS)):
             with st.container(width=bench.HALF):
                 st.pills(
                     question,
@@ -48,7 +44,7 @@ def training(choice: Choice) -> Sweep:
     """The sweep: settings, the curves and the figure over lengths, tables."""
     sweep, refused = bench.asked((POSITIONS,), choice)
     said = bench.instrument_row(POSITIONS, sweep, settings, choice)
-    st.caption(positions_parts.budget_line(choice.budget))
+    st.caption(parts.budget_line(choice.budget))
     paused = False
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
         st.markdown("**Held-out perplexity** :gray[log scale, lower is better]", width="stretch")
@@ -57,27 +53,27 @@ def training(choice: Choice) -> Sweep:
         with st.popover("Export", type="tertiary"):
             export.downloads(
                 f"{POSITIONS.id}-{choice.budget}",
-                lambda: positions_parts.chart(sweep.again()),
-                lambda: positions_parts.numbers(sweep.again()),
+                lambda: parts.chart(sweep.again()),
+                lambda: parts.numbers(sweep.again()),
             )
-    curves = positions_parts.curves_frame(choice.budget, chapters_text=sweep.of_the_chapters_text)
+    curves = parts.curves_frame(choice.budget, chapters_text=sweep.of_the_chapters_text)
 
     def draw(now: Sweep) -> None:
         progress = now.progress if now.unended else 0.0
         with st.container(horizontal=True, gap="small", key="figure-positions"):
             with st.container(width=CURVES, gap=None):
-                st.markdown(f":small[**While training** :gray[at {positions_parts.TRAINED} tokens]]")
+                st.markdown(f":small[**While training** :gray[at {parts.TRAINED} tokens]]")
                 vega.draw(charts.line_chart(curves, bench.chart_lines(now), progress), key="positions.curves")
             with st.container(width=OVER_LENGTHS, gap=None):
                 st.markdown(":small[**The same weights on longer windows** :gray[once trained]]")
-                vega.draw(positions_parts.chart(now), key="positions.lengths")
+                vega.draw(parts.chart(now), key="positions.lengths")
         with st.container(horizontal=True, gap="medium", key="results"):
             with st.container(width=bench.TABLE_WIDTH):
                 results(now, choice)
             with st.container(width=bench.NOTICE_WIDTH):
                 st.subheader("What to notice", anchor=False)
                 inside, falls = (st.session_state[settings.key(name)] for name in ("inside", "falls"))
-                words = positions_parts.notice(now, inside, falls)
+                words = parts.notice(now, inside, falls)
                 st.markdown(words or "No runs yet. Make your two guesses, then train.")
 
     bench.follow(sweep, said, draw, refused=refused, paused=paused)
@@ -87,29 +83,29 @@ def training(choice: Choice) -> Sweep:
 def results(sweep: Sweep, choice: Choice) -> None:
     """Yours at every length, what the chapter prints, what it says in words."""
     comparable, text = choice.budget == "chapter", sweep.of_the_chapters_text
-    columns = ("beside the chapter", *table.COLUMNS[1:])
-    lines = positions_parts.beside_the_chapter(sweep)
+    columns = ("beside the chapter", *tables.COLUMNS[1:])
+    lines = parts.beside_the_chapter(sweep)
     for styler in (
-        positions_parts.lengths_table(sweep),
-        table.four_columns(lines, comparable=comparable, text=text, columns=columns),
-        positions_parts.claims_table(sweep, comparable=comparable and text),
+        parts.lengths_table(sweep),
+        tables.four_columns(lines, comparable=comparable, text=text, columns=columns),
+        parts.claims_table(sweep, comparable=comparable and text),
     ):
         st.table(styler, border="horizontal", hide_index=True)
-    st.caption(" ".join(positions_parts.remarks(lines, choice, text=text)))
+    st.caption(" ".join(parts.remarks(lines, choice, text=text)))
     if text:
-        st.caption(positions_parts.STEPS_DECIDE)
+        st.caption(parts.STEPS_DECIDE)
 
 
 @cache
 def trained() -> Weights:
     """The trained models, looked for once a run of this script and only when a probe was asked for."""
-    return positions_probes.trained()
+    return probes.trained()
 
 
 def measured(what: str, weights: Weights, *arguments: str, busy: str = WIDE) -> Measured | None:
     """What a probe measures, or None where it cannot: the page says why."""
     place = st.empty()
-    found = probing.attempt(place, busy, lambda: positions_probes.measure(what, weights, *arguments))
+    found = probing.attempt(place, busy, lambda: probes.measure(what, weights, *arguments))
     if found is not None:
         place.empty()
     return found
@@ -136,9 +132,9 @@ def places() -> None:
     if asked and (weights := needed()) and (found := measured("places", weights)):
         st.markdown("**Perplexity by position** :gray[log scale, held out, 16 positions a point]")
         with st.container(key="figure-places"):
-            vega.draw(positions_probes.places_chart(found), key="positions.places")
-        st.markdown(positions_probes.places_words(found), width=frame.MEASURE)
-        st.caption(f"{found['windows']} windows. {positions_probes.whose(weights)}")
+            vega.draw(probes.places_chart(found), key="positions.places")
+        st.markdown(probes.places_words(found), width=frame.MEASURE)
+        st.caption(f"{found['windows']} windows. {probes.whose(weights)}")
 
 
 def untrained_rows() -> None:
@@ -153,9 +149,9 @@ def untrained_rows() -> None:
     if asked and (weights := needed("learned")) and (found := measured("table", weights, busy=READING)):
         st.markdown("**Turned since the first step** :gray[degrees, a stroke a row]")
         with st.container(key="figure-rows"):
-            vega.draw(positions_probes.rows_chart(found), key="positions.rows")
-        st.markdown(positions_probes.rows_words(found), width=frame.MEASURE)
-        st.caption(positions_probes.whose(weights))
+            vega.draw(probes.rows_chart(found), key="positions.rows")
+        st.markdown(probes.rows_words(found), width=frame.MEASURE)
+        st.caption(probes.whose(weights))
 
 
 def diagonals(distance: str, head: str) -> None:
@@ -166,10 +162,8 @@ def diagonals(distance: str, head: str) -> None:
         "window. A scheme that knows distances only draws a flat line.",
         "diagonals",
     ):
-        st.select_slider(
-            "Distance t − i, tokens", positions_probes.DISTANCES, key=settings.key("distance"), width=360
-        )
-        st.segmented_control("Head", positions_probes.HEADS, key=settings.key("head"), required=True)
+        st.select_slider("Distance t − i, tokens", probes.DISTANCES, key=settings.key("distance"), width=360)
+        st.segmented_control("Head", probes.HEADS, key=settings.key("head"), required=True)
         asked = probing.button("Move them", settings.key("diagonals"))
     if not asked:
         return
@@ -177,16 +171,16 @@ def diagonals(distance: str, head: str) -> None:
     if found := measured("diagonals", weights, busy="Scoring in a process of its own, some seconds"):
         st.markdown("**Score over the query’s place** :gray[first block, before the mask]")
         with st.container(key="figure-diagonals"):
-            vega.draw(positions_probes.diagonal_chart(found, distance, head), key="positions.diagonals")
+            vega.draw(probes.diagonal_chart(found, distance, head), key="positions.diagonals")
         with st.container(horizontal=True, gap="medium", key="results-diagonals"):
             with st.container(width=bench.TABLE_WIDTH):
-                styler = positions_probes.diagonal_table(found, distance, head)
+                styler = probes.diagonal_table(found, distance, head)
                 st.table(styler, border="horizontal", hide_index=True)
             with st.container(width=bench.NOTICE_WIDTH):
-                st.markdown(positions_probes.diagonal_words(found, distance, head))
+                st.markdown(probes.diagonal_words(found, distance, head))
         fresh = len(weights) < len(POSITIONS.variants)
         rest = "Fresh ones, seed 0, where none are trained." if fresh else ""
-        st.caption(f"{positions_probes.whose(weights) if weights else 'Weights:'} {rest}".strip())
+        st.caption(f"{probes.whose(weights) if weights else 'Weights:'} {rest}".strip())
 
 
 def rescaling() -> None:
@@ -204,12 +198,12 @@ def rescaling() -> None:
         with st.container(horizontal=True, gap="medium", key="results-rescaled"):
             with st.container(width=bench.TABLE_WIDTH):
                 with st.container(key="figure-rescaled"):
-                    vega.draw(positions_probes.rescaled_chart(found), key="positions.rescaled")
-                st.table(positions_probes.rescaled_table(found), border="horizontal", hide_index=True)
-                st.caption(positions_probes.whose(weights))
+                    vega.draw(probes.rescaled_chart(found), key="positions.rescaled")
+                st.table(probes.rescaled_table(found), border="horizontal", hide_index=True)
+                st.caption(probes.whose(weights))
             with st.container(width=bench.NOTICE_WIDTH):
                 st.subheader("Does it repair 256?", anchor=False)
-                st.markdown(positions_probes.rescaled_words(found))
+                st.markdown(probes.rescaled_words(found))
 
 
 def slopes(heads: int) -> None:
@@ -220,15 +214,15 @@ def slopes(heads: int) -> None:
         "The slopes are fixed before training. Choose a number of heads, powers of two or not.",
         width=frame.MEASURE,
     )
-    st.slider("Heads", 1, positions_alibi.MOST_HEADS, key=settings.key("heads"), width=bench.HALF)
+    st.slider("Heads", 1, alibi.MOST_HEADS, key=settings.key("heads"), width=bench.HALF)
     with st.container(horizontal=True, gap="medium", key="figure-slopes"):
         with st.container(width=bench.HALF, gap=None):
             st.markdown(":small[**Slope of each head** :gray[log scale; grey: the plain formula]]")
-            vega.draw(positions_alibi.slopes_chart(heads), key="positions.slopes")
+            vega.draw(alibi.slopes_chart(heads), key="positions.slopes")
         with st.container(width=bench.HALF, gap=None):
             st.markdown(":small[**What the penalty leaves of a weight** :gray[a line a head]]")
-            vega.draw(positions_alibi.reach_chart(heads), key="positions.reach")
-    st.markdown(positions_alibi.in_words(heads), width=frame.MEASURE)
+            vega.draw(alibi.reach_chart(heads), key="positions.reach")
+    st.markdown(alibi.in_words(heads), width=frame.MEASURE)
 
 
 def order(sentence: str, draw: int) -> None:
@@ -249,14 +243,14 @@ def order(sentence: str, draw: int) -> None:
     if found := measured("order", {}, *arguments, busy="Shuffling in a process of its own, some seconds"):
         with st.container(horizontal=True, gap="medium", key="results-order"):
             with st.container(width=bench.TABLE_WIDTH):
-                st.table(positions_probes.order_table(found), border="horizontal", hide_index=True)
+                st.table(probes.order_table(found), border="horizontal", hide_index=True)
                 st.caption(
                     f"Largest absolute difference of the logits; green: rounding. All tokens moved: "
-                    f"{positions_probes.shuffled(found, 'order')}. All but the last: "
-                    f"{positions_probes.shuffled(found, 'prefix')}. Weights: fresh, seed 0."
+                    f"{probes.shuffled(found, 'order')}. All but the last: "
+                    f"{probes.shuffled(found, 'prefix')}. Weights: fresh, seed 0."
                 )
             with st.container(width=bench.NOTICE_WIDTH):
-                st.markdown(positions_probes.order_words(found))
+                st.markdown(probes.order_words(found))
 
 
 def _another_order() -> None:
@@ -276,14 +270,14 @@ def knowledge() -> None:
     if asked and (weights := needed()) and (found := measured("knowledge", weights)):
         with st.container(horizontal=True, gap="medium", key="results-knowledge"):
             with st.container(width=bench.TABLE_WIDTH):
-                st.table(positions_probes.knowledge_table(found), border="horizontal", hide_index=True)
+                st.table(probes.knowledge_table(found), border="horizontal", hide_index=True)
                 st.caption(
                     f"{found['windows']} held-out windows of {found['length']}. Read off by a linear map of "
                     f"what attention adds and its squares, fitted on half of the windows, taken on the "
-                    f"other. Perplexity: of the last token of each window. {positions_probes.whose(weights)}"
+                    f"other. Perplexity: of the last token of each window. {probes.whose(weights)}"
                 )
             with st.container(width=bench.NOTICE_WIDTH):
-                st.markdown(positions_probes.knowledge_words(found))
+                st.markdown(probes.knowledge_words(found))
 
 
 settings = Settings(
@@ -298,10 +292,10 @@ frame.header(
 )
 settings.seed("inside", one_of("inside", POSITIONS.variants), None)
 settings.seed("falls", one_of("falls", POSITIONS.variants), None)
-distance = settings.seed("distance", one_of("distance", positions_probes.DISTANCES), "4")
-head = settings.seed("head", one_of("head", positions_probes.HEADS), "1")
-heads = settings.seed("heads", whole("heads", 1, positions_alibi.MOST_HEADS), 4)
-sentence = settings.seed("sentence", as_it_is, positions_probes.SENTENCE)
+distance = settings.seed("distance", one_of("distance", probes.DISTANCES), "4")
+head = settings.seed("head", one_of("head", probes.HEADS), "1")
+heads = settings.seed("heads", whole("heads", 1, alibi.MOST_HEADS), 4)
+sentence = settings.seed("sentence", as_it_is, probes.SENTENCE)
 draw = settings.seed("draw", whole("draw", 0, 9_999), 0)
 choice = bench.choose(POSITIONS, settings)
 guesses()

@@ -5,17 +5,21 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from engine import corpus
-from engine.experiments import QKV
+from engine.chapter.experiments import QKV
+from engine.chapter.variants import variant
+from engine.data import corpus
 from engine.models.config import ModelConfig
-from engine.variants import variant
-from lab import attention_view, bench, frame, palette, probing
-from lab.attention_panel import labels
-from lab.attention_view import STAGES, Side
-from lab.bench import Rows
-from lab.chapter import section
-from lab.controls import Settings, as_it_is, plain, quantity, whole
-from lab.measured import Row, difference
+from lab import probes
+from lab.bench import training
+from lab.bench.sweep import Row, difference
+from lab.bench.training import Rows
+from lab.charts.maps import view
+from lab.charts.maps.panel import labels
+from lab.charts.maps.view import STAGES, Side
+from lab.settings import Settings, as_it_is, whole
+from lab.shell import frame, palette
+from lab.shell.chapter import section
+from lab.words import plain, quantity
 
 if TYPE_CHECKING:
     from engine.probes.attention import Steps
@@ -83,11 +87,11 @@ def inside() -> None:
             "Your sentence",
             key=settings.key("sentence"),
             max_chars=300,
-            width=bench.HALF,
+            width=training.HALF,
             on_change=_last_row,
         )
-        probing.button("Look inside", settings.key("look"))
-    if not probing.asked(settings.key("look")):
+        probes.button("Look inside", settings.key("look"))
+    if not probes.asked(settings.key("look")):
         return
     place = st.empty()
     place.caption("Loading the head, a few seconds the first time")
@@ -107,7 +111,7 @@ def _last_row() -> None:
 
 def _sides(sentence: str) -> list[Side]:
     """The heads that there are: trained, if weights are shipped or the reader has some, and untrained."""
-    found = probing.weights(QKV.id, "head-added")
+    found = probes.weights(QKV.id, "head-added")
     wanted: list[tuple[str, str, Path | ModelConfig]] = []
     if found:
         wanted.append(("trained", f"Weights: {found[1]}.", found[0]))
@@ -119,7 +123,7 @@ def _sides(sentence: str) -> list[Side]:
     sides, complaints = list[Side](), list[str]()
     for name, source, model in wanted:
         try:
-            caught = attention_view.capture(model, sentence)
+            caught = view.capture(model, sentence)
         except (ValueError, OSError) as error:
             if str(error) not in complaints:  # a sentence that does not fit fits neither
                 st.markdown(f":red[{plain(str(error))}]")
@@ -135,7 +139,7 @@ def _three_steps(sides: list[Side]) -> None:
     import pandas as pd
 
     st.subheader("Three steps, in numbers", anchor=False)
-    measured = [attention_view.steps(side.caught) for side in sides]
+    measured = [view.steps(side.caught) for side in sides]
     rows = [
         ("raw x·x", "tokens that score themselves highest", *(f"{s.own_raw} of {s.rows}" for s in measured)),
         ("", "largest difference from the mirror image", *(f"{s.mirror_raw:.2g}" for s in measured)),
@@ -152,7 +156,7 @@ def _three_steps(sides: list[Side]) -> None:
     ]
     table = pd.DataFrame(rows, columns=["step", "measured", *(side.name for side in sides)])
     with st.container(horizontal=True, gap="medium"):
-        with st.container(width=bench.TABLE_WIDTH):
+        with st.container(width=training.TABLE_WIDTH):
             st.table(table.map(plain), border="horizontal", hide_index=True)
             st.caption(
                 "Of the rows that see more than themselves. Asymmetry: 0 when all looks are mutual, 0.71 "
@@ -160,7 +164,7 @@ def _three_steps(sides: list[Side]) -> None:
                 "correlation, over all pairs of tokens, of the cosine of their values with that of their "
                 "keys; 1 without W_K and W_V."
             )
-        with st.container(width=bench.NOTICE_WIDTH):
+        with st.container(width=training.NOTICE_WIDTH):
             st.markdown(_what_to_notice(measured[0], sides[0].name))
 
 
@@ -194,9 +198,9 @@ def _stages(sides: list[Side]) -> None:
         st.selectbox("Row to read out", range(len(names)), format_func=names.__getitem__, key=key, width=190)
         colors = palette.current()
     chosen = [stage for stage in STAGES if stage in st.session_state[settings.key("stages")]]
-    attention_view.strips(sides, chosen, colors)
+    view.strips(sides, chosen, colors)
     for stage in chosen:
-        attention_view.pair(stage, sides, st.session_state[key], colors)
+        view.pair(stage, sides, st.session_state[key], colors)
     st.caption(
         "Rows are queries, top to bottom; columns are keys. Weights run from 0 to 1 in every map, scores are "
         "coloured about 0 and both heads on one scale. Grey: masked. Point at a cell for its numbers."
@@ -216,7 +220,7 @@ def _stages_in(text: str) -> list[str]:
     return [stage for stage in STAGES if stage in chosen]
 
 
-settings = Settings("qkv", (*bench.NAMES, "sentence", "stages", "row"))
+settings = Settings("qkv", (*training.NAMES, "sentence", "stages", "row"))
 last = max(len(tokens(settings.seed("sentence", as_it_is, SENTENCE))) - 1, 0)
 settings.seed("stages", _stages_in, ["weights"], ",".join)
 settings.seed("row", whole("row", 0, last), last)
@@ -227,7 +231,7 @@ frame.header(
     "A score that depends on both tokens could be their plain product. Train what is wrong with that, one "
     "part at a time, then look inside a head on a sentence of yours.",
 )
-bench.show(QKV, settings, notice)
+training.show(QKV, settings, notice)
 steps_of_one_field()
 frame.sources(QKV.variants, "The code of the five models")
 inside()

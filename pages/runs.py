@@ -2,13 +2,13 @@
 
 import streamlit as st
 
-from engine.experiments import EXPERIMENTS
+from engine.chapter.experiments import EXPERIMENTS
 from engine.runs import dispatcher
 from engine.runs.store import ACTIVE
-from lab import run_panel, runs_table, runs_view
-from lab.chapter import section
-from lab.controls import Settings, one_of
-from lab.watch import redraw_on_change
+from lab.runs import panel, table, view
+from lab.settings import Settings, one_of
+from lab.shell.chapter import section
+from lab.shell.watch import redraw_on_change
 
 ROWS = "runs.rows"
 ROWS_AT_ONCE = 100
@@ -18,7 +18,7 @@ ALL = "all"
 with st.container(key="head"):
     st.title("Runs", anchor=False)
     said = st.container(gap=None)
-store, ledger, runs = runs_view.opened()
+store, ledger, runs = view.opened()
 
 settings = Settings("runs", ("run", "search", "state", "experiment"))
 ids = {run.id for run in runs}
@@ -39,8 +39,8 @@ def parse_run(text: str) -> int:
 def parse_states(text: str) -> list[str]:
     """States, separated by commas, or all of them."""
     states = [] if text == ALL else text.split(",")
-    if any(state not in runs_view.SHOWN_STATES for state in states):
-        allowed = f"{ALL}, or some of {', '.join(runs_view.SHOWN_STATES)}, separated by commas"
+    if any(state not in view.SHOWN_STATES for state in states):
+        allowed = f"{ALL}, or some of {', '.join(view.SHOWN_STATES)}, separated by commas"
         raise ValueError(f"state is {text!r}; allowed: {allowed}.")
     return list(dict.fromkeys(states))
 
@@ -75,11 +75,11 @@ if not is_served:
 
 with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
     st.text_input("Search", key=settings.key("search"), placeholder="variant, seed, reason", width=240)
-    st.pills("State", runs_view.SHOWN_STATES, selection_mode="multi", key=settings.key("state"))
+    st.pills("State", view.SHOWN_STATES, selection_mode="multi", key=settings.key("state"))
     st.selectbox("Experiment", [ALL, *experiments], key=settings.key("experiment"), width=190)
 
-drawn = (ledger, runs_view.records_stamp(store, active), is_served)
-found = runs_view.ordered(runs_view.matching(runs, search, states, None if experiment == ALL else experiment))
+drawn = (ledger, view.records_stamp(store, active), is_served)
+found = view.ordered(view.matching(runs, search, states, None if experiment == ALL else experiment))
 shown = found[: st.session_state.get(ROWS, ROWS_AT_ONCE)]
 if not runs:
     st.markdown("No runs yet. Make your two guesses, then train.")
@@ -87,7 +87,7 @@ if not runs:
 elif not shown:
     st.markdown(f"No run matches these filters; there are {len(runs):,}.")
 else:
-    runs_table.draw(store, shown, queued, selected, select)
+    table.draw(store, shown, queued, selected, select)
     if len(found) > len(shown):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(f"{len(shown):,} of {len(found):,} runs, newest first", width="content")
@@ -96,15 +96,15 @@ else:
 
 chosen = next((run for run in runs if run.id == selected), None)
 if chosen is not None:
-    run_panel.draw(store, chosen, queued, select)
+    panel.draw(store, chosen, queued, select)
 elif shown:
     st.caption("Tick a run to see what happened to it, and what can be done about it.")
 
 
 def look() -> object:
     """What this page depends on, now."""
-    records = runs_view.records_stamp(store, active)
-    return runs_view.ledger_stamp(store), records, dispatcher.running(store.root)
+    records = view.records_stamp(store, active)
+    return view.ledger_stamp(store), records, dispatcher.running(store.root)
 
 
 # With no run under way it only looks whether another session or a shell has started one.

@@ -4,28 +4,24 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from engine.experiments import RESCUE, SCALES, SCALING, SCALING_LONG, SCALING_WIDE, Experiment
+from engine.chapter.experiments import RESCUE, SCALES, SCALING, SCALING_LONG, SCALING_WIDE, Experiment
 from engine.runs import launch
 from engine.runs.store import open_store
-from lab import (
-    bench,
-    export,
-    frame,
-    instruments,
-    probing,
-    scaling_notice,
-    scaling_parts,
-    scaling_probe,
-    scaling_rescue,
-    small_multiples,
-)
-from lab.chapter import section
-from lab.controls import Settings, count, one_of, plain
-from lab.instruments import Choice
-from lab.measured import Sweep
-from lab.scaling_notice import FROZEN_GUESSES, HELPS_GUESSES
-from lab.scaling_parts import WIDTHS, Width
-from lab.scaling_rescue import Rescue
+from lab import probes
+from lab.bench import instruments
+from lab.bench import training as bench
+from lab.bench.instruments import Choice
+from lab.bench.sweep import Sweep
+from lab.charts import panels as small_multiples
+from lab.sections.scaling import notice, parts, probe
+from lab.sections.scaling import rescue as scaling_rescue
+from lab.sections.scaling.notice import FROZEN_GUESSES, HELPS_GUESSES
+from lab.sections.scaling.parts import WIDTHS, Width
+from lab.sections.scaling.rescue import Rescue
+from lab.settings import Settings, one_of
+from lab.shell import export, frame
+from lab.shell.chapter import section
+from lab.words import count, plain
 
 SECTION = section("scaling.py")
 MEASURED = "scaling.measured"
@@ -48,7 +44,7 @@ def training(choice: Choice, row: Width) -> Sweep:
     """The sweep over widths: settings, five panels, tables. row: the width whose panels are drawn."""
     sweep, refused = bench.asked((SCALING, SCALING_LONG), choice)
     said = bench.instrument_row(SCALING, sweep, settings, choice)
-    st.caption(scaling_parts.budget_line(choice))
+    st.caption(parts.budget_line(choice))
     last, paused = row.steps(choice.budget), False
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
         st.markdown(f"**One head while it trains** :gray[{row.label(choice.budget)}]", width="stretch")
@@ -66,25 +62,25 @@ def training(choice: Choice, row: Width) -> Sweep:
         with st.popover("Export", type="tertiary"):
             export.downloads(
                 f"{SCALING.id}-{choice.budget}-{row.id}",
-                lambda: small_multiples.together(scaling_parts.width_parts(sweep.again(), row), last),
-                lambda: small_multiples.table(scaling_parts.width_parts(sweep.again(), row)),
+                lambda: small_multiples.together(parts.width_parts(sweep.again(), row), last),
+                lambda: small_multiples.table(parts.width_parts(sweep.again(), row)),
             )
 
     def draw(now: Sweep) -> None:
         part = row.of(now)
         progress = part.progress if part.unended else 0.0
-        small_multiples.draw(scaling_parts.width_parts(now, row), last, "widths", progress)
+        small_multiples.draw(parts.width_parts(now, row), last, "widths", progress)
         st.caption(
             "Scores, weights and rows of 16 held-out windows at each evaluation; the gradient at every tenth "
             f"step. Dashed rules: the chapter, after {row.steps('chapter'):,} steps."
         )
         with st.container(horizontal=True, gap="medium", key="results"):
             with st.container(width=bench.TABLE_WIDTH):
-                scaling_parts.results(now, choice)
+                parts.results(now, choice)
             with st.container(width=bench.NOTICE_WIDTH):
                 st.subheader("What to notice", anchor=False)
                 helps, frozen = (st.session_state[settings.key(name)] for name in ("helps", "frozen"))
-                words = scaling_notice.notice(now, helps, frozen)
+                words = notice.notice(now, helps, frozen)
                 st.markdown(words or "Your guesses are answered here, once the heads are trained.")
 
     bench.follow(sweep, said, draw, refused=refused, paused=paused)
@@ -147,16 +143,16 @@ def random_vectors(pairs: int, widest: int) -> None:
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-vectors"):
         st.select_slider(
-            "Pairs", scaling_probe.PAIRS, format_func=lambda n: f"{n:,}", key=settings.key("pairs"), width=260
+            "Pairs", probe.PAIRS, format_func=lambda n: f"{n:,}", key=settings.key("pairs"), width=260
         )
         st.select_slider(
             "Widths up to",
-            scaling_probe.WIDTHS[1:],
+            probe.WIDTHS[1:],
             format_func=lambda n: f"{n:,}",
             key=settings.key("widest"),
             width=260,
         )
-        widths = scaling_probe.up_to(widest)
+        widths = probe.up_to(widest)
         st.button("Measure", key="scaling.measure", width=160, on_click=_ask, args=(pairs, widths))
         with st.container(width=bench.STATUS_WIDTH):
             said = st.empty()
@@ -164,7 +160,7 @@ def random_vectors(pairs: int, widest: int) -> None:
     measured = None
     if asked:
         busy = "Measuring in a process of its own, some seconds"
-        measured = probing.attempt(said, busy, lambda: scaling_probe.measure(*asked))
+        measured = probes.attempt(said, busy, lambda: probe.measure(*asked))
     if asked and measured:
         same = asked == (pairs, widths)
         rest = "" if same else f": {asked[0]:,} pairs. Measure again for what is set now"
@@ -172,23 +168,23 @@ def random_vectors(pairs: int, widest: int) -> None:
             f":small[:{'green' if same else 'gray'}[Measured in {measured['seconds']:.1f} s{rest}]]"
         )
     widths = asked[1] if measured and asked else widths
-    made = scaling_probe.saturation_parts(measured)
-    axis = scaling_probe.across(widths)
+    made = probe.saturation_parts(measured)
+    axis = probe.across(widths)
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title-vectors"):
         st.markdown("**2,000 rows of 64 random scores** :gray[over the width]", width="stretch")
     small_multiples.draw(made, widths[-1], "vectors", across=axis)
     with st.container(horizontal=True, gap="medium", key="results-vectors"):
         with st.container(width=bench.TABLE_WIDTH):
             for styler in (
-                scaling_probe.variance_table(widths, measured),
-                scaling_probe.saturation_table(widths, measured),
-                scaling_probe.chapter_table(measured),
+                probe.variance_table(widths, measured),
+                probe.saturation_table(widths, measured),
+                probe.chapter_table(measured),
             ):
                 st.table(styler, border="horizontal", hide_index=True)
-            st.caption(scaling_probe.remarks(measured))
+            st.caption(probe.remarks(measured))
         with st.container(width=bench.NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
-            st.markdown(scaling_probe.notice(measured))
+            st.markdown(probe.notice(measured))
 
 
 def _ask(pairs: int, widths: tuple[int, ...]) -> None:
@@ -215,7 +211,7 @@ def beside(
     def draw(now: Sweep) -> None:
         everything = sweep.again()
         progress = now.progress if now.unended else 0.0
-        made = scaling_parts.parts(everything, experiment.variants, labels, panels, rules=rules)
+        made = parts.parts(everything, experiment.variants, labels, panels, rules=rules)
         small_multiples.draw(made, experiment.budget(choice.budget).steps, key, progress)
         with st.container(key=f"results-{key}", width=bench.TABLE_WIDTH):
             results(everything)
@@ -237,12 +233,12 @@ def as_wide(choice: Choice) -> Sweep:
     )
 
     def results(sweep: Sweep) -> None:
-        labels = scaling_parts.AS_WIDE_LABELS
-        styler = scaling_parts.models_table(sweep, "d_k and d_model", labels)
+        labels = parts.AS_WIDE_LABELS
+        styler = parts.models_table(sweep, "d_k and d_model", labels)
         st.table(styler, border="horizontal", hide_index=True)
-        st.caption(" ".join(scaling_parts.against_the_chapter(sweep, scaling_parts.AS_WIDE, choice)))
+        st.caption(" ".join(parts.against_the_chapter(sweep, parts.AS_WIDE, choice)))
 
-    labels, panels = scaling_parts.AS_WIDE_LABELS, scaling_parts.PANELS
+    labels, panels = parts.AS_WIDE_LABELS, parts.PANELS
     return beside(SCALING_WIDE, choice, SCALING_WIDE.variants, "wide", labels, panels, results)
 
 
@@ -257,11 +253,11 @@ def other_scales(choice: Choice) -> Sweep:
     )
 
     def results(sweep: Sweep) -> None:
-        styler = scaling_parts.models_table(sweep, "d_k 1024", scaling_parts.SCALES_LABELS)
+        styler = parts.models_table(sweep, "d_k 1024", parts.SCALES_LABELS)
         st.table(styler, border="horizontal", hide_index=True)
         st.caption(" ".join(bench.general_remarks(SCALES, sweep.rows(), choice)))
 
-    labels, panels = scaling_parts.SCALES_LABELS, scaling_parts.SCALES_PANELS
+    labels, panels = parts.SCALES_LABELS, parts.SCALES_PANELS
     return beside(SCALES, choice, EXTRA, "scales", labels, panels, results)
 
 
@@ -278,8 +274,8 @@ settings.seed("helps", one_of("helps", tuple(HELPS_GUESSES)), None)
 settings.seed("frozen", one_of("frozen", tuple(FROZEN_GUESSES)), None)
 width = settings.seed("width", one_of("width", tuple(WIDTHS_BY_ID)), "1024")
 settings.seed("rescue", scaling_rescue.named, None)
-pairs = settings.seed("pairs", scaling_probe.listed("pairs", scaling_probe.PAIRS), 20_000)
-widest = settings.seed("widest", scaling_probe.listed("widest", scaling_probe.WIDTHS[1:]), 1024)
+pairs = settings.seed("pairs", probe.listed("pairs", probe.PAIRS), 20_000)
+widest = settings.seed("widest", probe.listed("widest", probe.WIDTHS[1:]), 1024)
 choice = bench.choose(SCALING, settings)
 guesses()
 sweeps = [training(choice, WIDTHS_BY_ID[width])]

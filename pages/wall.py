@@ -4,27 +4,23 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from engine.probes.memory_wall.plan import Plan
-from engine.probes.memory_wall.setting import CARDS_GB, IMPLEMENTATIONS, MAX_TOKENS
-from lab import (
-    bench,
-    export,
-    frame,
-    instruments,
-    probing,
-    vega,
-    wall_charts,
-    wall_cost,
-    wall_find,
-    wall_parts,
-    wall_rows,
-    wall_tables,
-)
-from lab.chapter import section
-from lab.controls import Settings, one_of, plain, user, whole
-from lab.wall_parts import FIRST_GUESSES, MASKS, PASSES, TIME_GUESSES, Choice
-from lab.wall_rows import Measurement
-from lab.watch import redraw_on_change
+from engine.memory_wall.plan import Plan
+from engine.memory_wall.setting import CARDS_GB, IMPLEMENTATIONS, MAX_TOKENS
+from lab import probes
+from lab.bench import instruments, training
+from lab.charts import vega
+from lab.sections.wall import charts, parts
+from lab.sections.wall import cost as wall_cost
+from lab.sections.wall import find as wall_find
+from lab.sections.wall import rows as wall_rows
+from lab.sections.wall import tables as wall_tables
+from lab.sections.wall.parts import FIRST_GUESSES, MASKS, PASSES, TIME_GUESSES, Choice
+from lab.sections.wall.rows import Measurement
+from lab.settings import Settings, one_of, user, whole
+from lab.shell import export, frame
+from lab.shell.chapter import section
+from lab.shell.watch import redraw_on_change
+from lab.words import plain
 
 SECTION = section("wall.py")
 FIGURE = 552  # px, of one of two
@@ -46,9 +42,9 @@ def guesses() -> None:
 def layer_row() -> None:
     """The card and the layer."""
     rows: tuple[tuple[str, str, tuple[object, ...]], ...] = (
-        ("Pretend my card has, GB", "budget", wall_parts.BUDGETS),
-        ("Heads", "heads", wall_parts.HEADS),
-        ("Width", "width", wall_parts.WIDTHS),
+        ("Pretend my card has, GB", "budget", parts.BUDGETS),
+        ("Heads", "heads", parts.HEADS),
+        ("Width", "width", parts.WIDTHS),
         ("Mask", "mask", tuple(MASKS)),
         ("Pass", "pass", tuple(PASSES)),
     )
@@ -62,7 +58,7 @@ def layer_row() -> None:
                 key=settings.key(name),
                 required=True,
             )
-        st.selectbox("Numbers", wall_parts.DTYPES, key=settings.key("dtype"), width=130)
+        st.selectbox("Numbers", parts.DTYPES, key=settings.key("dtype"), width=130)
 
 
 def _offered(options: tuple[object, ...], chosen: object) -> list[object]:
@@ -85,15 +81,15 @@ def instrument_row(choice: Choice, found: Measurement) -> None:
         to = st.session_state[settings.key("to")]
         st.segmented_control(
             "Up to",
-            _offered(wall_parts.TOKENS, to),
+            _offered(parts.TOKENS, to),
             format_func=lambda n: f"{n:,}",
             key=settings.key("to"),
             required=True,
         )
         button(choice.plan, found, "Measure", "measure")
-        said = bench.status_line()
+        said = training.status_line()
     error = st.session_state.pop(ERROR, None)
-    line = f":red[{plain(error)}]" if error else wall_parts.standing(choice, found)
+    line = f":red[{plain(error)}]" if error else parts.standing(choice, found)
     said.markdown(f":small[{line}]")
 
 
@@ -139,16 +135,16 @@ def figures(choice: Choice, found: Measurement) -> None:
             to = st.session_state[settings.key("to")]
             export.downloads(
                 f"memory-wall-{to}",
-                lambda: wall_charts.together(choice, _now(choice.plan)),
-                lambda: wall_parts.csv_rows(_now(choice.plan)),
+                lambda: charts.together(choice, _now(choice.plan)),
+                lambda: parts.csv_rows(_now(choice.plan)),
             )
     with st.container(horizontal=True, gap="small", key="figure"):
         for title, note, spec, name in (
-            ("Peak memory", "MB; dashed: predicted", wall_charts.memory_chart(choice, found), "memory"),
+            ("Peak memory", "MB; dashed: predicted", charts.memory_chart(choice, found), "memory"),
             (
                 "Time of a pass",
                 "ms; compare slopes, not machines",
-                wall_charts.time_chart(choice, found),
+                charts.time_chart(choice, found),
                 "time",
             ),
         ):
@@ -172,7 +168,7 @@ def tables(choice: Choice, found: Measurement) -> None:
     with st.container(horizontal=True, gap="small", key="wall-rows"):
         with st.container(width=ROWS_WIDTH):
             st.table(wall_tables.rows_table(choice, found, name), border="horizontal", hide_index=True)
-            for line in wall_parts.row_notes(found, choice.plan) if choice.plan else ():
+            for line in parts.row_notes(found, choice.plan) if choice.plan else ():
                 st.markdown(line)
             st.caption(wall_tables.rows_remark(choice, found))
         with st.container(width=CHAPTER_WIDTH):
@@ -185,12 +181,12 @@ def tables(choice: Choice, found: Measurement) -> None:
         with st.container(width=instruments.HALF):
             st.subheader("What to notice", anchor=False)
             guessed = (st.session_state[settings.key(guess)] for guess in ("first", "time"))
-            st.markdown(wall_parts.notice(choice, found, *guessed))
+            st.markdown(parts.notice(choice, found, *guessed))
 
 
 def find(choice: Choice) -> tuple[Plan, Measurement] | None:
     """The longest n that fits, without allocating; then a real pair. Returns that pair's measurement."""
-    with probing.section(
+    with probes.section(
         "Find my wall",
         "How long a text fits a card, exactly? The page’s own code runs on tensors that have a size and no "
         "data, and halves its way to the last length that fits. Nothing is allocated. Guess first.",
@@ -208,14 +204,14 @@ def find(choice: Choice) -> tuple[Plan, Measurement] | None:
             placeholder="Your guess",
             width=240,
         )
-        wanted = probing.button("Predict", settings.key("find"))
-        said = bench.status_line()
+        wanted = probes.button("Predict", settings.key("find"))
+        said = training.status_line()
     found = None
     if wanted:
         busy = "Predicting in a process of its own; it takes a while the first time"
-        found = probing.attempt(said, busy, lambda: wall_find.longest(choice.layer))
+        found = probes.attempt(said, busy, lambda: wall_find.longest(choice.layer))
     if found:
-        said.markdown(f":small[:green[Predicted for {plain(wall_parts.layer_words(choice.layer))}]]")
+        said.markdown(f":small[:green[Predicted for {plain(parts.layer_words(choice.layer))}]]")
     card = st.session_state[settings.key("card")]
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title-find"):
         st.markdown("**Longest text that fits** :gray[tokens, over the card’s memory]", width="stretch")
@@ -255,7 +251,7 @@ def for_real(choice: Choice, found: wall_find.Found) -> tuple[Plan, Measurement]
 
 def cost() -> None:
     """Attention's share of a whole model."""
-    with probing.section(
+    with probes.section(
         "What it costs in a whole model",
         "A model is more than its attention. In GPT-2’s shapes, how much of the work is attention, and how "
         "much of what a block keeps for the way back, as the text grows?",
@@ -278,16 +274,16 @@ def cost() -> None:
     with st.container(key="figure-cost"):
         vega.draw(wall_cost.chart(shape), key="wall.cost")
     with st.container(horizontal=True, gap="medium", key="wall-cost"):
-        with st.container(width=bench.TABLE_WIDTH):
+        with st.container(width=training.TABLE_WIDTH):
             st.table(wall_cost.shares_table(shape), border="horizontal", hide_index=True)
             st.caption(wall_cost.REMARK)
-        with st.container(width=bench.NOTICE_WIDTH):
+        with st.container(width=training.NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
             st.markdown(wall_cost.words(shape))
 
 
-settings = Settings("wall", (*wall_parts.NAMES, "card", "mine", "small", "model"))
-settings.seed("card", wall_parts.listed_card, CARDS_GB[0])
+settings = Settings("wall", (*parts.NAMES, "card", "mine", "small", "model"))
+settings.seed("card", parts.listed_card, CARDS_GB[0])
 settings.seed("mine", whole("mine", 1, MAX_TOKENS), None)
 settings.seed("small", one_of("small", wall_find.SMALL_GB), wall_find.SMALL_GB[0])
 settings.seed("model", one_of("model", tuple(wall_cost.SHAPES)), "small")
@@ -298,7 +294,7 @@ frame.header(
     "Attention compares every token with every other. Run one layer at twice the length again and again, "
     "each in a process of its own, until memory truly ends; then without ever storing the matrix.",
 )
-choice = wall_parts.choose(settings)
+choice = parts.choose(settings)
 found = _now(choice.plan)
 settings.show_notices()
 guesses()
@@ -308,7 +304,7 @@ figures(choice, found)
 tables(choice, found)
 with st.expander("The code of the four ways"):
     for way in IMPLEMENTATIONS:
-        st.code(wall_parts.source(way), language="python")
+        st.code(parts.source(way), language="python")
 pair = find(choice)
 cost()
 drawn = [found, pair[1] if pair else None]
@@ -316,6 +312,6 @@ under_way = any(one is not None and one.live for one in drawn)
 redraw_on_change(
     lambda: [_now(choice.plan), wall_rows.look(pair[0]) if pair else None],
     drawn,
-    1.0 if under_way else bench.IDLE_SECONDS,
+    1.0 if under_way else training.IDLE_SECONDS,
 )
 frame.footer(SECTION)

@@ -2,29 +2,20 @@
 
 import streamlit as st
 
-from engine.language_experiments import WINOGRAD_CLOSED
-from engine.language_variants import WINOGRAD
-from engine.languages.winograd import DECISION, FIRST
-from lab import (
-    bench,
-    export,
-    frame,
-    instruments,
-    palette,
-    vega,
-    winograd_parts,
-    winograd_probe,
-    winograd_proof_view,
-    winograd_sections,
-    winograd_seeds,
-    winograd_setup,
-)
-from lab.chapter import section
-from lab.controls import Settings, one_of, whole
-from lab.measured import Sweep
-from lab.winograd_inside import Inside
-from lab.winograd_parts import BAG_GUESSES, BLOCK_GUESSES
-from lab.winograd_sections import ALL, HEADS, HOWS
+from engine.chapter.language_experiments import WINOGRAD_CLOSED
+from engine.chapter.language_variants import WINOGRAD
+from engine.data.languages.winograd import DECISION, FIRST
+from lab.bench import instruments
+from lab.bench import training as bench
+from lab.bench.sweep import Sweep
+from lab.charts import vega
+from lab.sections.winograd import parts, probe, proof_view, sections, seeds, setup
+from lab.sections.winograd.inside import Inside
+from lab.sections.winograd.parts import BAG_GUESSES, BLOCK_GUESSES
+from lab.sections.winograd.sections import ALL, HEADS, HOWS
+from lab.settings import Settings, one_of, whole
+from lab.shell import export, frame, palette
+from lab.shell.chapter import section
 
 SECTION = section("winograd.py")
 
@@ -43,13 +34,13 @@ def guesses() -> None:
 def training(sweep: Sweep, refused: str | None) -> None:
     """Settings, words, live curves, tables."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
-        winograd_setup.row(settings)
+        setup.row(settings)
         instruments.action(sweep, settings)
         said = bench.status_line()
     instruments.wanting(settings, instruments.Choice(choice.budget, choice.seeds, ""))
     with st.expander("The language and the steps", expanded=choice.version == "yours"):
-        winograd_setup.words(settings, choice)
-    shape, paused = winograd_parts.frame(choice), False
+        setup.words(settings, choice)
+    shape, paused = parts.frame(choice), False
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
         st.markdown("**Right answers** :gray[held-out sentences, higher is better]", width="stretch")
         if sweep.unended:
@@ -57,21 +48,21 @@ def training(sweep: Sweep, refused: str | None) -> None:
         with st.popover("Export", type="tertiary"):
             export.downloads(
                 f"winograd-{choice.version}-{choice.budget}",
-                lambda: winograd_parts.chart(choice, shape, sweep.again()),
-                lambda: winograd_parts.numbers(sweep.again()),
+                lambda: parts.chart(choice, shape, sweep.again()),
+                lambda: parts.numbers(sweep.again()),
             )
 
     def draw(now: Sweep) -> None:
         with st.container(key="figure"):
-            vega.draw(winograd_parts.chart(choice, shape, now), key="winograd.chart")
+            vega.draw(parts.chart(choice, shape, now), key="winograd.chart")
         with st.container(horizontal=True, gap="medium", key="results"):
             with st.container(width=bench.TABLE_WIDTH):
-                for styler in (winograd_parts.results(now, choice), winograd_parts.shares(now)):
+                for styler in (parts.results(now, choice), parts.shares(now)):
                     st.table(styler, border="horizontal", hide_index=True)
-                st.caption(winograd_parts.remarks(now, choice))
+                st.caption(parts.remarks(now, choice))
             with st.container(width=bench.NOTICE_WIDTH):
                 st.subheader("What to notice", anchor=False)
-                words = winograd_parts.notice(now, st.session_state[settings.key("bag")])
+                words = parts.notice(now, st.session_state[settings.key("bag")])
                 st.markdown(words or _waiting(now))
 
     bench.follow(sweep, said, draw, refused=refused, paused=paused)
@@ -83,7 +74,7 @@ def _waiting(now: Sweep) -> str:
     return "No runs yet. Make your two guesses, then train."
 
 
-def two_sentences() -> winograd_probe.Measured | None:
+def two_sentences() -> probe.Measured | None:
     """Which model, which sentences, and how they differ inside."""
     st.header("Two sentences, one word", anchor=False)
     st.markdown(
@@ -91,8 +82,8 @@ def two_sentences() -> winograd_probe.Measured | None:
         "between their maps is that one word’s doing. All maps share one scale.",
         width=frame.MEASURE,
     )
-    winograd_probe.row(settings, sweep, choice, variant)
-    return winograd_sections.two_sentences(inside)
+    probe.row(settings, sweep, choice, variant)
+    return sections.two_sentences(inside)
 
 
 def over_seeds() -> Sweep:
@@ -104,17 +95,17 @@ def over_seeds() -> Sweep:
         width=frame.MEASURE,
     )
     count = int(st.session_state[settings.key("count")])
-    many = winograd_seeds.sweep_of(choice, count)
-    winograd_seeds.show(settings, choice, many, count)
+    many = seeds.sweep_of(choice, count)
+    seeds.show(settings, choice, many, count)
     return many
 
 
 settings = Settings(
     "winograd",
     (
-        *winograd_setup.NAMES,
+        *setup.NAMES,
         *("bag", "read"),
-        *winograd_probe.NAMES,
+        *probe.NAMES,
         *("head", "edge", "how", "block", "of", "query", "key", "count"),
     ),
 )
@@ -133,18 +124,18 @@ settings.seed("block", whole("block", 1, 2), 1)
 settings.seed("of", one_of("of", (ALL, *HEADS[1:])), ALL)
 settings.seed("query", whole("query", 0, DECISION), DECISION)
 settings.seed("key", whole("key", 0, DECISION), FIRST)
-settings.seed("count", one_of("count", winograd_seeds.COUNTS), "5")
-choice = winograd_setup.choose(settings)
-sweep, refused = winograd_setup.asked(choice)
-variant, looked, pair = winograd_probe.choose(settings, sweep, choice)
+settings.seed("count", one_of("count", seeds.COUNTS), "5")
+choice = setup.choose(settings)
+sweep, refused = setup.asked(choice)
+variant, looked, pair = probe.choose(settings, sweep, choice)
 settings.show_notices()
 inside = Inside(settings, choice, variant, looked, pair, palette.current())
 guesses()
 training(sweep, refused)
 frame.sources(tuple(WINOGRAD), "The code of the four models", WINOGRAD)
-winograd_sections.block_one(inside, two_sentences())
-circuit = winograd_sections.cut(inside)
-winograd_sections.cut_any(inside)
-winograd_proof_view.show(inside, circuit)
+sections.block_one(inside, two_sentences())
+circuit = sections.cut(inside)
+sections.cut_any(inside)
+proof_view.show(inside, circuit)
 bench.watch(sweep, over_seeds())
 frame.footer(SECTION)

@@ -3,7 +3,7 @@
 import pyarrow
 from streamlit.testing.v1 import AppTest
 
-from engine import paths
+from engine.system import paths
 
 
 def open_page(name, **query):

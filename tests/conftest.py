@@ -8,8 +8,10 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-from engine import corpus, device, paths, reference
+from engine.chapter import reference
+from engine.data import corpus
 from engine.runs import dispatcher
+from engine.system import device, paths
 from tests.browsing import CHROMIUM, browser
 from tests.serving import serve
 

@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from engine.definitions import ACCURACY
-from engine.language_experiments import INDUCTION
+from engine.chapter.definitions import ACCURACY
+from engine.chapter.language_experiments import INDUCTION
 from engine.runs import launch
 from engine.runs.store import Store
-from lab.induction_parts import LEVEL, LOSS, SCORE
+from lab.sections.induction.parts import LEVEL, LOSS, SCORE
 
 LAST = INDUCTION.budgets["quick"].steps
 STEPS = list(range(0, LAST + 1, 20))

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from engine import paths
-from engine.runs import files
 from engine.runs.store import Store
+from engine.system import files, paths
 
 
 @dataclass

@@ -6,10 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from lab import attention_map, attention_strip, attention_twin, export
-from lab.attention_panel import Panel, effective_tokens, entropy, heads, labels, scores_panel, weights_panel
-from lab.attention_words import matrix_table, number, row_table, sentence
-from lab.palette import MASK_OPACITY, NAMES, palette
+from lab.charts.maps import figure as attention_map
+from lab.charts.maps import strip as attention_strip
+from lab.charts.maps import twin
+from lab.charts.maps.panel import Panel, effective_tokens, entropy, heads, labels, scores_panel, weights_panel
+from lab.charts.maps.sentences import matrix_table, number, row_table, sentence
+from lab.shell import export
+from lab.shell.palette import MASK_OPACITY, NAMES, palette
 
 PIECES = (" the", " king", "\n", " the", "<b>")
 T = len(PIECES)
@@ -183,7 +186,7 @@ def test_the_table_is_the_matrix(weights):
     assert list(table.index) == list(table.columns) == list(labels(PIECES))
     np.testing.assert_array_equal(table.isna().to_numpy(), AHEAD)
     np.testing.assert_array_equal(table.to_numpy()[~AHEAD], WEIGHTS[0][~AHEAD])
-    file = attention_twin.numbers(weights)
+    file = twin.numbers(weights)
     assert file[0] == ("query \\ key", *labels(PIECES))
     assert file[1] == ("·the (0)", 1.0, "", "", "", "")
     assert file[5][1:] == pytest.approx(WEIGHTS[0, 4])
@@ -221,7 +224,7 @@ def test_numbers_have_a_true_minus_and_no_minus_nothing():
 @pytest.mark.parametrize("kind", ["weights", "scores"])
 def test_the_twin_has_the_same_cells_colours_and_key_and_can_be_drawn(kind, request):
     panel = request.getfixturevalue(kind)
-    spec = attention_twin.twin(panel, "a head", marked=2, limit=9)
+    spec = twin.twin(panel, "a head", marked=2, limit=9)
     cells = {(row["row"], row["column"]): row["shade"] for row in spec["datasets"]["cells"]}
     assert len(cells) == (~AHEAD).sum()
     assert len(spec["datasets"]["masked"]) == AHEAD.sum()

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.budget import Budget
-from engine.evaluation import FROZEN, attention_statistics
+from engine.chapter.budget import Budget
+from engine.chapter.variants import VARIANTS
 from engine.models.config import Connection, ModelConfig
 from engine.models.mixers import ATTENTION, CausalSelfAttention
 from engine.models.transformer import Transformer
-from engine.tasks import PROBE_WINDOWS, TextTask
-from engine.training import Training
-from engine.variants import VARIANTS
+from engine.training.evaluation import FROZEN, attention_statistics
+from engine.training.loop import Training
+from engine.training.tasks import PROBE_WINDOWS, TextTask
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

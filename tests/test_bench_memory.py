@@ -4,11 +4,10 @@ from dataclasses import asdict
 
 import pytest
 
-from engine import device, paths
 from engine.benchmarks import memory
-from engine.probes.memory_wall import ask, predict, sweep
-from engine.probes.memory_wall.plan import Plan, Row, doubling, ratios, slope, slopes
-from engine.probes.memory_wall.setting import (
+from engine.memory_wall import ask, predict, sweep
+from engine.memory_wall.plan import Plan, Row, doubling, ratios, slope, slopes
+from engine.memory_wall.setting import (
     CHAPTER,
     CHAPTER_EXPONENTS,
     GB,
@@ -17,6 +16,7 @@ from engine.probes.memory_wall.setting import (
     Setting,
     closed_form,
 )
+from engine.system import device, paths
 from tests.test_cli import assert_refused, cli, strict
 
 KEYS = {

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from engine import paths
-from lab import charts, export, vega
-from lab.charts import Curve, Frame, Line
-from lab.styles import Style
+from engine.system import paths
+from lab.charts import lines as charts
+from lab.charts import vega
+from lab.charts.lines import Curve, Frame, Line
+from lab.shell import export
+from lab.shell.styles import Style
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 RULES = ((59.71, False), (248.05, True), (245.91, True), (60.45, False))

@@ -5,7 +5,8 @@ from collections import namedtuple
 
 import pytest
 
-from engine import corpus, device, paths
+from engine.data import corpus
+from engine.system import device, paths
 from lab import check
 
 CPU = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0+cpu", True)

@@ -12,19 +12,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine import __main__, commands, corpus, device, paths, reference
-from engine.budget import Budget
-from engine.experiments import AVERAGES, EXPERIMENTS
-from engine.language_experiments import WINOGRAD_CLOSED
-from engine.languages import shelf
-from engine.languages.winograd import CLOSED
-from engine.measurements import MEASUREMENTS, VARIANCE, Measurement
-from engine.reference import Reference, ReferenceRow
-from engine.runs import files
+from engine import __main__, commands
+from engine.chapter import reference
+from engine.chapter.budget import Budget
+from engine.chapter.experiments import AVERAGES, EXPERIMENTS
+from engine.chapter.language_experiments import WINOGRAD_CLOSED
+from engine.chapter.measurements import MEASUREMENTS, VARIANCE, Measurement
+from engine.chapter.reference import Reference, ReferenceRow
+from engine.data import corpus
+from engine.data.languages import shelf
+from engine.data.languages.winograd import CLOSED
+from engine.runs import reference_writer
 from engine.runs.dispatcher import Dispatcher
 from engine.runs.launch import specs
 from engine.runs.spec import RunSpec
 from engine.runs.store import ENDED, Store
+from engine.system import device, files, paths
 
 SEED = 9007199254740993  # 2^53 + 1: what a float would make ...992 of
 TINY = Budget(steps=10, batch_size=2, context_length=16, evaluate_every=5)
@@ -666,7 +669,7 @@ def test_a_language_is_trained_in_earnest_and_its_reference_is_shown(home, no_re
         assert [step for step, _ in row.curves[str(SEED)]] == [0, 10]
         assert row.curves[str(SEED)][-1][1] == pytest.approx(measured["accuracy"], abs=1e-3)
         assert row.losses == pytest.approx(
-            reference.first_losses(run.spec.config, "winograd-closed"), abs=1e-3
+            reference_writer.first_losses(run.spec.config, "winograd-closed"), abs=1e-3
         )
         shares = [measured[name] for name in ("accuracy", "wrong_noun", "other")]
         assert sum(shares) == pytest.approx(1)

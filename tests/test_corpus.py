@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import corpus, paths, tokenizer
-from engine.corpus import Corpus, CorpusError, CorpusUnavailable
+from engine.data import corpus, tokenizer
+from engine.data.corpus import Corpus, CorpusError, CorpusUnavailable
+from engine.system import paths
 
 CASES = Path(__file__).parent / "cases"
 EMOJI = "\N{WOMAN}\N{ZERO WIDTH JOINER}\N{ROCKET}"

@@ -2,8 +2,9 @@
 
 import pytest
 
-from engine import estimates, paths
+from engine.runs import estimates
 from engine.runs.launch import specs
+from engine.system import paths
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.budget import Budget
-from engine.experiments import (
+from engine.chapter.budget import Budget
+from engine.chapter.experiments import (
     BREAKING,
     EXPERIMENTS,
     MAX_SEED,
@@ -19,12 +19,12 @@ from engine.experiments import (
     experiment,
     parse_seeds,
 )
-from engine.languages import shelf
-from engine.languages.winograd import CLOSED
+from engine.chapter.variants import VARIANTS
+from engine.data.languages import shelf
+from engine.data.languages.winograd import CLOSED
 from engine.models.config import ModelConfig
 from engine.runs import launch
 from engine.runs.spec import RunSpec, digest
-from engine.variants import VARIANTS
 
 # What the chapter says of each row (chapter_facts.md): the digits it prints, or the range its prose allows.
 CHAPTER = {

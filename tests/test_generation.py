@@ -9,14 +9,14 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine import corpus
-from engine.budget import Budget
-from engine.generation import generate, longest_context, next_logits, next_probabilities, stream_text
+from engine.chapter.budget import Budget
+from engine.chapter.variants import VARIANTS
+from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
-from engine.tasks import TextTask
-from engine.training import Training
-from engine.variants import VARIANTS
+from engine.training.generation import generate, longest_context, next_logits, next_probabilities, stream_text
+from engine.training.loop import Training
+from engine.training.tasks import TextTask
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from engine import paths
+from engine.system import paths
 
 TOP = ("pages", "lab", "engine")
 SCREEN = {"streamlit", "altair", "plotly", "vl_convert"}
@@ -15,94 +15,83 @@ TORCH = {"torch", "safetensors.torch"}
 
 # Each may import what stands before it, never what stands after; a longer name beats a shorter one.
 LAYERS = (
-    ("engine.models.config", "engine.budget", "engine.paths", "engine.runs.files", "engine.tokenizer"),
+    ("engine.system",),
+    ("engine.models.config", "engine.models.ledger"),
     ("engine.models.positions", "engine.models.linear"),
     ("engine.models.mixers",),
     ("engine.models.block",),
     ("engine.models.transformer",),
-    ("engine.corpus", "engine.languages", "engine.ledger"),
-    ("engine.variants", "engine.language_variants"),
-    ("engine.definitions", "engine.language_experiments", "engine.experiments", "engine.measurements"),
-    ("engine.runs.spec", "engine.evaluation", "engine.generation", "engine.checkpoint"),
-    ("engine.tasks",),
-    ("engine.training", "engine.runs.store", "engine.runs.launch"),
-    ("engine.probes", "engine.circuits"),
-    ("engine.runs.supervise", "engine.runs.local"),
-    ("engine.device",),
-    ("engine.probes.sandbox", "engine.probes.memory_wall"),  # watch a process as supervise does
-    ("engine.estimates", "engine.reference"),
-    ("engine.runs.trainer", "engine.runs.dispatcher"),
-    ("engine",),  # commands, __main__ and whatever has no place of its own yet
-    ("lab",),
+    ("engine.data",),
+    ("engine.chapter.budget", "engine.chapter.variants"),
+    ("engine.chapter.language_variants", "engine.chapter.definitions"),
+    ("engine.chapter.language_experiments",),
+    ("engine.chapter.experiments",),
+    ("engine.chapter",),
+    ("engine.training.checkpoint", "engine.training.evaluation", "engine.training.generation"),
+    ("engine.training",),
+    ("engine.circuits",),
+    ("engine.runs.spec",),
+    ("engine.probes", "engine.sandbox"),
+    ("engine.runs.store", "engine.runs.launch", "engine.runs.sources"),
+    ("engine.runs",),
+    ("engine.memory_wall",),
+    ("engine.benchmarks",),
+    ("engine",),  # commands and __main__
+    ("lab.words", "lab.settings"),
+    ("lab.shell",),
+    ("lab.charts", "lab.probes", "lab.bench"),
+    ("lab.runs",),
+    ("lab.sections",),
+    ("lab",),  # app, check and __main__
     ("pages",),
 )
 
 # Read by Home, Runs and the settings of a page, so none of them may load torch.
 LIGHT = (
     "engine.models.config",
-    "engine.budget",
-    "engine.variants",
-    "engine.language_variants",
-    "engine.definitions",
-    "engine.language_experiments",
-    "engine.experiments",
-    "engine.measurements",
-    "engine.ledger",
-    "engine.corpus",
-    "engine.languages.winograd",
-    "engine.languages.induction",
-    "engine.languages.shelf",
-    "engine.tokenizer",
-    "engine.paths",
-    "engine.device",
-    "engine.estimates",
-    "engine.reference",
+    "engine.models.ledger",
+    "engine.chapter.budget",
+    "engine.chapter.variants",
+    "engine.chapter.language_variants",
+    "engine.chapter.definitions",
+    "engine.chapter.language_experiments",
+    "engine.chapter.experiments",
+    "engine.chapter.measurements",
+    "engine.chapter.reference",
+    "engine.data.corpus",
+    "engine.data.tokenizer",
+    "engine.data.languages.winograd",
+    "engine.data.languages.induction",
+    "engine.data.languages.shelf",
+    "engine.system.paths",
+    "engine.system.files",
+    "engine.system.cores",
+    "engine.system.processes",
+    "engine.system.device",
+    "engine.runs.estimates",
+    "engine.runs.reference_writer",
     "engine.commands",
     "engine.__main__",
     "engine.runs.store",
     "engine.runs.spec",
-    "engine.runs.files",
     "engine.runs.launch",
     "engine.runs.local",
     "engine.runs.supervise",
     "engine.runs.dispatcher",
-    "engine.probes.memory_wall.setting",
-    "engine.probes.memory_wall.plan",
-    "engine.probes.memory_wall.verdict",
-    "engine.probes.memory_wall.process",
-    "engine.probes.memory_wall.ask",
-    "engine.probes.memory_wall.sweep",
+    "engine.memory_wall.setting",
+    "engine.memory_wall.plan",
+    "engine.memory_wall.verdict",
+    "engine.memory_wall.process",
+    "engine.memory_wall.ask",
+    "engine.memory_wall.sweep",
 )
 # Of these not even a function may.
-TORCHLESS = {
-    "engine.models.config",
-    "engine.budget",
-    "engine.variants",
-    "engine.language_variants",
-    "engine.definitions",
-    "engine.language_experiments",
-    "engine.experiments",
-    "engine.measurements",
-    "engine.ledger",
-    "engine.corpus",
-    "engine.languages.winograd",
-    "engine.languages.induction",
-    "engine.languages.shelf",
-    "engine.tokenizer",
-    "engine.commands",
-    "engine.runs.store",
-    "engine.runs.spec",
-    "engine.runs.files",
-    "engine.runs.launch",
-    "engine.runs.local",
-    "engine.runs.supervise",
-    "engine.runs.dispatcher",
-    "engine.probes.memory_wall.setting",
-    "engine.probes.memory_wall.plan",
-    "engine.probes.memory_wall.verdict",
-    "engine.probes.memory_wall.process",
-    "engine.probes.memory_wall.ask",
-    "engine.probes.memory_wall.sweep",
+TORCHLESS = set(LIGHT) - {
+    "engine.system.device",
+    "engine.system.paths",
+    "engine.runs.estimates",
+    "engine.runs.reference_writer",
+    "engine.__main__",
 }
 
 
@@ -169,9 +158,9 @@ def loaded_by(module):
 
 def test_the_sources_are_found():
     assert {"engine.models.mixers", "engine.runs.store", "lab.app", "pages.averages"} <= set(SOURCES)
-    assert "torch" in imports("engine.reference")
-    assert "torch" not in imports("engine.reference", at_once=True)
-    assert "torch" in loaded_by("engine.training")
+    assert "torch" in imports("engine.runs.reference_writer")
+    assert "torch" not in imports("engine.runs.reference_writer", at_once=True)
+    assert "torch" in loaded_by("engine.training.loop")
 
 
 @pytest.mark.parametrize("module", SOURCES)

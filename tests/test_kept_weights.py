@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import checkpoint, device, estimates
-from engine.budget import MAX_KEPT, Budget
-from engine.experiments import EXPERIMENTS, experiment
+from engine.chapter.budget import MAX_KEPT, Budget
+from engine.chapter.experiments import EXPERIMENTS, experiment
 from engine.models.config import ModelConfig
-from engine.runs import files, launch, trainer
+from engine.runs import estimates, launch, trainer
 from engine.runs.spec import RunSpec
+from engine.system import device, files
+from engine.training import checkpoint
 
 BUDGET = Budget(
     steps=50, batch_size=4, context_length=17, evaluate_every=100, checkpoint_every=20, keep_every=15
@@ -106,7 +107,7 @@ CHECKPOINT = "checkpoint.safetensors"
 
 def _killed_at(patch, step):
     """The trainer is lost at that step, without a word and without a checkpoint."""
-    from engine.training import Training
+    from engine.training.loop import Training
 
     advance = Training.advance
 

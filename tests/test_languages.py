@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import paths
-from engine.experiments import MAX_SEED
-from engine.languages import shelf
-from engine.languages.induction import INDUCTION, Repeats
-from engine.languages.winograd import (
+from engine.chapter.experiments import MAX_SEED
+from engine.data.languages import shelf
+from engine.data.languages.induction import INDUCTION, Repeats
+from engine.data.languages.winograd import (
     ADJECTIVE,
     ANSWER,
     CLOSED,
@@ -26,6 +25,7 @@ from engine.languages.winograd import (
     Sentence,
     Winograd,
 )
+from engine.system import paths
 
 SEEDS = st.integers(0, MAX_SEED)
 WORDS = {"nouns": ("ant", "bee", "cow", "dog"), "crosser": ("tired",), "crossed": ("wet",)}
@@ -273,7 +273,7 @@ def test_an_edited_language_survives_a_restart(home, python):
     assert name == f"winograd-{EDITED.sha256[:16]}" == shelf.keep(EDITED)
     assert shelf.load(name) == EDITED
     assert shelf.title(name) == "Winograd, one pool of nouns, edited"
-    ended = python("-c", f"from engine.languages import shelf; print(shelf.load({name!r}).nouns[-1])")
+    ended = python("-c", f"from engine.data.languages import shelf; print(shelf.load({name!r}).nouns[-1])")
     assert (ended.stdout, ended.stderr) == ("camel\n", "")
 
 

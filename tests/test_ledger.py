@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from engine import ledger
+from engine.chapter.variants import VARIANTS
+from engine.models import ledger
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer, parameter_count
-from engine.variants import VARIANTS
 
 BLOCK = VARIANTS["block"].config
 GPT2 = replace(

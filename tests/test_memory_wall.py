@@ -12,11 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.probes.memory_wall import attention, predict
-from engine.probes.memory_wall.attention import draw, step
-from engine.probes.memory_wall.live_bytes import LiveBytes
-from engine.probes.memory_wall.meters import Measurement, measure_bytes
-from engine.probes.memory_wall.setting import (
+from engine.memory_wall import attention, predict
+from engine.memory_wall.attention import draw, step
+from engine.memory_wall.live_bytes import LiveBytes
+from engine.memory_wall.meters import Measurement, measure_bytes
+from engine.memory_wall.setting import (
     CHAPTER,
     GB,
     IMPLEMENTATIONS,

@@ -8,11 +8,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from engine import paths
-from engine.probes.memory_wall import predict
-from engine.probes.memory_wall.attention import draw, step
-from engine.probes.memory_wall.live_bytes import LiveBytes, OutOfMemory
-from engine.probes.memory_wall.meters import (
+from engine.memory_wall import predict
+from engine.memory_wall.attention import draw, step
+from engine.memory_wall.live_bytes import LiveBytes, OutOfMemory
+from engine.memory_wall.meters import (
     MAX_REPEATS,
     MIN_REPEATS,
     CudaStopwatch,
@@ -22,14 +21,15 @@ from engine.probes.memory_wall.meters import (
     measure_bytes,
     measure_time,
 )
-from engine.probes.memory_wall.setting import GB, Setting
+from engine.memory_wall.setting import GB, Setting
+from engine.system import paths
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 GROWTH = """
 import sys
-from engine.probes.memory_wall.meters import Measurement, measure_bytes
-from engine.probes.memory_wall.setting import Setting
+from engine.memory_wall.meters import Measurement, measure_bytes
+from engine.memory_wall.setting import Setting
 measurement = Measurement(n=int(sys.argv[1]), implementation="explicit", setting=Setting(), device="cpu")
 print(measure_bytes(measurement)[1].resident_bytes)
 """

@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import nn
 
+from engine.chapter.variants import VARIANTS
 from engine.models.block import CONNECTIONS, Block, FeedForward
 from engine.models.config import (
     MAX_DROPOUT,
@@ -31,7 +32,6 @@ from engine.models.config import (
 from engine.models.mixers import ATTENTION, CausalSelfAttention, LearnedMatrix, UniformAverage, make_mixer
 from engine.models.positions import LearnedPositions, NoPositions
 from engine.models.transformer import Transformer, parameter_count
-from engine.variants import VARIANTS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

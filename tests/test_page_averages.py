@@ -9,14 +9,18 @@ from types import SimpleNamespace
 import pyarrow
 import pytest
 
-from engine import corpus, estimates, paths, reference
-from engine.experiments import AVERAGES
-from engine.runs import dispatcher, launch
+from engine.chapter import reference
+from engine.chapter.experiments import AVERAGES
+from engine.data import corpus
+from engine.runs import dispatcher, estimates, launch
 from engine.runs.store import Store
-from lab import frame, instruments, probing
-from lab.controls import plain
-from lab.measured import Gap, Row, Sweep, difference
-from lab.status import of, seconds_left
+from engine.system import paths
+from lab import probes
+from lab.bench import instruments
+from lab.bench.status import of, seconds_left
+from lab.bench.sweep import Gap, Row, Sweep, difference
+from lab.shell import frame
+from lab.words import plain
 from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
@@ -359,8 +363,8 @@ def compared(monkeypatch, answer):
         asked.append(texts)
         return answer
 
-    monkeypatch.setattr(probing, "weights", lambda *_: (paths.ROOT, "shipped, seed 0"))
-    monkeypatch.setattr(probing, "_compare", compare)
+    monkeypatch.setattr(probes, "weights", lambda *_: (paths.ROOT, "shipped, seed 0"))
+    monkeypatch.setattr(probes, "_compare", compare)
     return asked
 
 

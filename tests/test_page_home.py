@@ -5,14 +5,17 @@ from dataclasses import replace
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine import corpus, device, estimates, paths, reference
-from engine.experiments import AVERAGES
-from engine.runs import dispatcher, files
+from engine.chapter import reference
+from engine.chapter.experiments import AVERAGES
+from engine.chapter.variants import VARIANTS
+from engine.data import corpus
+from engine.runs import dispatcher, estimates
 from engine.runs.store import Store
-from engine.variants import VARIANTS
-from lab import home_chart, home_state
-from lab.chapter import SECTIONS, section
-from lab.controls import plain
+from engine.system import device, files, paths
+from lab.sections.home import chart
+from lab.sections.home import state as home_state
+from lab.shell.chapter import SECTIONS, section
+from lab.words import plain
 from tests.test_page_runs import SPEC, add, texts
 
 HERE = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
@@ -78,27 +81,27 @@ def test_without_a_dispatcher_it_says_what_to_do(store, monkeypatch):
 
 
 def test_the_ladder_shows_whose_figure_is_whose(store, no_reference):
-    rows = {name: reference.ReferenceRow({"0": {home_chart.METRIC: 61.0}}, {}, []) for name in VARIANTS}
+    rows = {name: reference.ReferenceRow({"0": {chart.METRIC: 61.0}}, {}, []) for name in VARIANTS}
     shipped = reference.Reference("averages", "CPU", 1, {}, "2026-01-01", "", "", rows)
     files.write_json(
         no_reference / "averages.json",
         {**vars(shipped), "rows": {name: vars(row) for name, row in rows.items()}},
     )
     for seed, value in enumerate((60.0, 61.0)):
-        add(store, "done", of("no-context", seed), measured={home_chart.METRIC: value})
+        add(store, "done", of("no-context", seed), measured={chart.METRIC: value})
     quick = of("average", budget_name="quick", budget=AVERAGES.budget("quick"))
-    add(store, "done", quick, measured={home_chart.METRIC: 400.0})
-    add(store, "done", of("average-added", corpus_sha256="0" * 64), measured={home_chart.METRIC: 9.0})
+    add(store, "done", quick, measured={chart.METRIC: 400.0})
+    add(store, "done", of("average-added", corpus_sha256="0" * 64), measured={chart.METRIC: 9.0})
     assert opened().get("vega_lite_chart")
-    spec = home_chart.spec(home_chart.rungs(store.runs()))
+    spec = chart.spec(chart.rungs(store.runs()))
     marks = {(mark["name"], mark["mark"]): mark["value"] for mark in spec["datasets"]["marks"]}
     assert marks["no context", "printed"] == 59.71
     assert marks["no context", "chapter"] == 60.5
     assert marks["no context", "reference"] == 61.0
     assert marks["average replaces", "quick"] == 400.0
     assert ("average added", "chapter") not in marks, "another text says nothing about the chapter's figure"
-    assert {mark["row"] for mark in spec["datasets"]["marks"]} == set(range(len(home_chart.rungs([]))))
-    legend = home_chart.legend(home_chart.rungs(store.runs()))
+    assert {mark["row"] for mark in spec["datasets"]["marks"]} == set(range(len(chart.rungs([]))))
+    legend = chart.legend(chart.rungs(store.runs()))
     assert all(word in legend for word in ("printed", "inferred", "shipped reference", "quick budget"))
 
 

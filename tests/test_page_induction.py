@@ -9,23 +9,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine import device, estimates, reference
-from engine.definitions import ACCURACY
-from engine.language_experiments import INDUCTION
-from engine.reference import Reference, ReferenceRow
-from engine.runs import trainer
+from engine.chapter import reference
+from engine.chapter.definitions import ACCURACY
+from engine.chapter.language_experiments import INDUCTION
+from engine.chapter.reference import Reference, ReferenceRow
+from engine.runs import estimates, trainer
 from engine.runs.store import Store
-from lab import (
-    export,
-    induction_ablation,
-    induction_formation,
-    induction_maps,
-    induction_parts,
-    induction_probe,
-    induction_text,
-    probing,
-)
-from lab.induction_parts import LOSS, SCORE, rise
+from engine.system import device
+from lab import probes
+from lab.sections.induction import ablation as induction_ablation
+from lab.sections.induction import formation as induction_formation
+from lab.sections.induction import maps as induction_maps
+from lab.sections.induction import parts
+from lab.sections.induction import probe as induction_probe
+from lab.sections.induction import text as induction_text
+from lab.sections.induction.parts import LOSS, SCORE, rise
+from lab.shell import export
 from tests.apptest import cells, charts, lines, open_page, rerun, said, torch_failed_seconds
 from tests.induction_runs import (
     ENDS,
@@ -68,7 +67,7 @@ def probe(monkeypatch):
             return in_text([part.partition("=")[0] for part in arguments[1::2]])
         return {"formation": formation, "ablate": ablation}[what]()
 
-    monkeypatch.setattr(probing, "measured", measured)
+    monkeypatch.setattr(probes, "measured", measured)
     return asked
 
 
@@ -313,7 +312,7 @@ def test_what_cannot_be_measured_is_told(text, monkeypatch):
         raise ValueError("It could not be measured: no room")
 
     measure()
-    monkeypatch.setattr(probing, "measured", refused)
+    monkeypatch.setattr(probes, "measured", refused)
     page = opened()
     for name in ("find", "ablate", "steps"):
         page = pressed(page, name)
@@ -505,11 +504,11 @@ def test_two_tiny_models_are_trained_and_looked_into(text, monkeypatch):
     page.select_slider(key="induction.at").set_value(15)
     rerun(page)
     assert len(cells(page, "head, step 15")) == 9
-    measured = induction_parts.table_rows(induction_probe_sweep(store))
+    measured = parts.table_rows(induction_probe_sweep(store))
     assert measured[1][4] == pytest.approx(store.runs()[0].measured[ACCURACY])
 
 
 def induction_probe_sweep(store):
-    from lab.measured import Sweep
+    from lab.bench.sweep import Sweep
 
     return Sweep.of(INDUCTION, [run.spec for run in store.runs()], store)

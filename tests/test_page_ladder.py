@@ -6,17 +6,22 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from engine import checkpoint, reference
-from engine.experiments import GAP, LADDER, PERPLEXITY, TRAIN
+from engine.chapter import reference
+from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN
+from engine.chapter.reference import Reference, ReferenceRow
+from engine.chapter.variants import VARIANTS, variant
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
-from engine.reference import Reference, ReferenceRow
-from engine.runs import files, launch
+from engine.runs import launch
 from engine.runs.store import Store
-from engine.variants import VARIANTS, variant
-from lab import ladder_own, ladder_parts, ladder_probe, probing
-from lab.run_card import command
-from lab.styles import style
+from engine.system import files
+from engine.training import checkpoint
+from lab import probes
+from lab.runs.card import command
+from lab.sections.ladder import own as ladder_own
+from lab.sections.ladder import parts as ladder_parts
+from lab.sections.ladder import probe
+from lab.shell.styles import style
 from tests.apptest import charts, lines, open_page, rerun, said, torch_failed_seconds
 
 # Held out and on the text trained on, at the chapter's budget: near what the chapter has.
@@ -352,7 +357,7 @@ def probed(monkeypatch):
         asked.append((module, *arguments))
         return document
 
-    monkeypatch.setattr(probing, "measured", measured)
+    monkeypatch.setattr(probes, "measured", measured)
     return asked
 
 
@@ -389,7 +394,7 @@ def test_a_probe_that_fails_says_so(text, monkeypatch):
     def fails(*_):
         raise ValueError("It could not be measured: no memory")
 
-    monkeypatch.setattr(probing, "measured", fails)
+    monkeypatch.setattr(probes, "measured", fails)
     page = opened()
     page.button(key="ladder.norms").click()
     rerun(page)
@@ -399,7 +404,7 @@ def test_a_probe_that_fails_says_so(text, monkeypatch):
 def test_the_probe_looks_into_a_trained_block_where_there_is_one(text, probed):
     run = next(run for run in measure(text, "quick") if run.spec.variant == "block")
     path = weights_of(run)
-    _, whose = ladder_probe.measure()
+    _, whose = probe.measure()
     assert probed == [("engine.probes.block", "--weights", str(path))]
     assert whose == f"weights: yours, run #{run.id}, quick budget, seed 0"
 

@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 
-from engine import checkpoint
-from engine.experiments import MASK
+from engine.chapter.experiments import MASK
+from engine.chapter.variants import variant
 from engine.models.transformer import Transformer
 from engine.runs import launch
 from engine.runs.store import Store
-from engine.variants import variant
-from lab import mask_charts, mask_parts, score_grid
+from engine.training import checkpoint
+from lab.sections.mask import charts as mask_charts
+from lab.sections.mask import grid as score_grid
+from lab.sections.mask import parts
 from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
 
 OWN_GRID = "1" + "_" * 34 + "_-2.5"
@@ -315,7 +317,7 @@ def test_no_chart_of_the_page_names_a_colour():
 
 
 def test_a_function_is_shown_without_its_docstring():
-    shown = mask_parts.body(mask_parts.words)
+    shown = parts.body(parts.words)
     assert shown == "def words(text: str) -> Cell:\n    return None, text"
 
 

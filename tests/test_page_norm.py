@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
-from engine.experiments import BREAKING, NORM_PLACEMENT
-from engine.measurements import PLACEMENTS
+from engine.chapter.experiments import BREAKING, NORM_PLACEMENT
+from engine.chapter.measurements import PLACEMENTS
 from engine.runs import launch
 from engine.runs.store import Store
-from lab import norm_blocks, norm_breaking, norm_start, run_card
-from lab.norm_breaking import PRESETS, RATES, WARMUPS, Cut
-from lab.norm_start import Measured
+from lab.runs import card
+from lab.sections.norm import blocks as norm_blocks
+from lab.sections.norm import breaking
+from lab.sections.norm import start as norm_start
+from lab.sections.norm.breaking import PRESETS, RATES, WARMUPS, Cut
+from lab.sections.norm.start import Measured
 from tests.apptest import cells, charts, open_page, rerun, said, torch_failed_seconds
 
 ENDS = {"pre-norm": 37.9, "pre-norm-warmup": 37.7, "post-norm": 308.6, "post-norm-warmup": 38.0}
@@ -66,7 +69,7 @@ def measure_cells(text, *cells_of_grid):
     store = Store()
     sweep = store.submit(launch.breaking((0,), text, cells_of_grid), "local")
     for run in store.runs(sweep=sweep):
-        warmup, rate = norm_breaking.cell_of(run.spec)
+        warmup, rate = breaking.cell_of(run.spec)
         if rate == 1.0:
             write(run, "diverged", None, 4.0, 10, "diverged at step 3: loss is 140 nats")
         else:
@@ -258,7 +261,7 @@ def test_the_sweep_trains_what_is_missing_of_its_row_only(text):
     button.click()
     rerun(page)
     queued = [run.spec for run in Store().runs(states=["queued"])]
-    assert [norm_breaking.cell_of(spec) for spec in queued] == [(0, 0.0003), (0, 0.003), (0, 1.0)]
+    assert [breaking.cell_of(spec) for spec in queued] == [(0, 0.0003), (0, 0.003), (0, 1.0)]
     assert {spec.experiment for spec in queued} == {BREAKING.id}
     assert page.button(key="norm.breaking-cancel").label == "Cancel"
     assert page.button(key="norm.train").label == "Train four models"
@@ -332,8 +335,8 @@ def test_every_preset_is_a_row_of_the_grid():
     for preset in PRESETS:
         assert len(preset.cut.cells) == len(set(preset.cut.cells)) == 5
         assert all(warmup in WARMUPS and rate in RATES for warmup, rate in preset.cut.cells)
-        assert norm_breaking.preset_of(preset.cut) is preset
-    assert norm_breaking.preset_of(Cut("rate", 60, 0.001)) is None
+        assert breaking.preset_of(preset.cut) is preset
+    assert breaking.preset_of(Cut("rate", 60, 0.001)) is None
 
 
 def test_the_grid_and_the_quick_table_share_their_runs(text):
@@ -345,7 +348,7 @@ def test_the_grid_and_the_quick_table_share_their_runs(text):
 def test_no_command_repeats_a_cell_of_the_grid(text):
     measure_cells(text, (0, 0.01))
     (run,) = Store().runs()
-    assert "chosen by hand" in run_card.command(run).why_not
+    assert "chosen by hand" in card.command(run).why_not
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,21 @@ import pyarrow
 import pytest
 import streamlit as st
 
-from engine import reference
-from engine.measurements import PARITY, PRECISIONS
-from engine.probes import sandbox, zoo
-from engine.probes.sandbox import Verdict
-from lab import export, parity_chart, parity_parts, probing
-from lab.controls import plain
-from lab.parity_chart import Comparison
+from engine.chapter import reference
+from engine.chapter.measurements import PARITY, PRECISIONS
+from engine.probes import zoo
+from engine.sandbox import watcher
+from engine.sandbox.watcher import Verdict
+from lab import probes
+from lab.sections.parity import chart as parity_chart
+from lab.sections.parity import parts
+from lab.sections.parity.chart import Comparison
+from lab.shell import export
+from lab.words import plain
 from tests.apptest import nodes, open_page, rerun, said
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
-THEIRS = (parity_parts.MODULE, parity_parts.FUNCTION)
+THEIRS = (parts.MODULE, parts.FUNCTION)
 THEIRS_SHORT = ("module", "function")
 SMALLEST = {
     "name": "T = 2, d = 1, not causal",
@@ -98,8 +102,8 @@ def asked(monkeypatch):
         calls.append(("check", code))
         return VERDICT
 
-    monkeypatch.setattr(probing, "measured", measured)
-    monkeypatch.setattr(sandbox, "check", check)
+    monkeypatch.setattr(probes, "measured", measured)
+    monkeypatch.setattr(watcher, "check", check)
     monkeypatch.setattr(st, "get_option", lambda name: "localhost" if name == "server.address" else None)
     return calls
 
@@ -195,7 +199,7 @@ def test_yours_stands_beside_the_chapter_and_the_shipped_reference(asked):
     page = pressed(opened(), "compare")
     lines = {line[0]: line[1:] for line in cells(page)}
     shipped = reference.load(PARITY.id).rows["module-float32"]
-    said_of_it = [probing.tiny(value) for value in (shipped.mean("difference"), shipped.sd("difference"))]
+    said_of_it = [probes.tiny(value) for value in (shipped.mean("difference"), shipped.sd("difference"))]
     assert lines["module"] == [
         "1.79e−07",
         f"{said_of_it[0]} :gray[± {said_of_it[1]}]",
@@ -207,7 +211,7 @@ def test_yours_stands_beside_the_chapter_and_the_shipped_reference(asked):
 
 def test_seeds_that_the_reference_has_not_are_named_and_judge_nothing(asked, monkeypatch):
     rows = [{**row, "seed": 7} for row in comparison()["rows"]]
-    monkeypatch.setattr(probing, "measured", lambda *_: {**comparison(), "rows": rows})
+    monkeypatch.setattr(probes, "measured", lambda *_: {**comparison(), "rows": rows})
     page = pressed(opened(seeds="7"), "compare")
     assert "yours of seed 7, so a grey difference judges nothing." in said(page)
     assert {line[4] for line in cells(page) if line[0] in THEIRS_SHORT} == {":gray[+5.94e−08]"}
@@ -234,7 +238,7 @@ def test_a_comparison_that_fails_is_told(asked, monkeypatch):
     def failing(*_):
         raise ValueError(ODD)
 
-    monkeypatch.setattr(probing, "measured", failing)
+    monkeypatch.setattr(probes, "measured", failing)
     page = pressed(pressed(opened(), "compare"), "zoo")
     assert sum(plain(ODD) in element.value for element in page.markdown) == 2
 
@@ -251,7 +255,7 @@ def test_bets_are_kept_in_the_url_and_answered(asked):
     assert "Without any reference, **causality** catches four of five." in words
     assert "*No scale* is seen by variance alone." in words
     rows = {row[0]: row[1:] for row in cells(page, 1)}
-    assert list(rows) == list(parity_parts.TITLES.values())
+    assert list(rows) == list(parts.TITLES.values())
     assert rows["No scale"][0] == ":blue[○] :gray[passes]"
     assert rows["Mask after the softmax"][2] == ":blue[○] **caught**"
     assert rows["Ours, right"] == [":gray[passes]"] * 8
@@ -265,7 +269,7 @@ def test_one_implementation_is_shown_with_what_was_measured(asked):
 
 def test_own_code_is_run_when_asked_and_only_then(asked):
     page = opened()
-    assert page.text_area[0].value == parity_parts.STARTER
+    assert page.text_area[0].value == parts.STARTER
     page.text_area[0].set_value("def attention(): pass")
     rerun(page)
     assert asked == []
@@ -291,7 +295,7 @@ def test_own_code_is_off_beyond_this_machine(asked, monkeypatch, address):
     assert "Running pasted code is off" in said(page)
     assert f"server.address is {address or 'not set'}" in said(page)
     assert "ATTENTION_LAB_RUN_CODE=1" in said(page)
-    monkeypatch.setenv(sandbox.SWITCH, "1")
+    monkeypatch.setenv(watcher.SWITCH, "1")
     assert len(opened().text_area) == 1
 
 
@@ -318,18 +322,18 @@ def test_seeds_of_ones_own_are_shown(asked):
 
 
 def test_a_process_that_fails_or_hangs_is_one_sentence(monkeypatch):
-    probing.measured.clear()
+    probes.measured.clear()
     ended = SimpleNamespace(returncode=2, stderr="Traceback\nValueError: no\n", stdout="")
-    monkeypatch.setattr(probing.subprocess, "run", lambda *_, **__: ended)
+    monkeypatch.setattr(probes.subprocess, "run", lambda *_, **__: ended)
     with pytest.raises(ValueError, match="It could not be measured: ValueError: no"):
-        probing.measured("engine.probes.zoo")
+        probes.measured("engine.probes.zoo")
 
     def hangs(*_, **__):
-        raise probing.subprocess.TimeoutExpired("x", 1)
+        raise probes.subprocess.TimeoutExpired("x", 1)
 
-    monkeypatch.setattr(probing.subprocess, "run", hangs)
+    monkeypatch.setattr(probes.subprocess, "run", hangs)
     with pytest.raises(ValueError, match="No answer within 120 s"):
-        probing.measured("engine.probes.zoo")
+        probes.measured("engine.probes.zoo")
 
 
 def test_the_page_loads_no_torch_whatever_is_pressed(python):

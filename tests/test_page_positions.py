@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
-from engine import reference
-from engine.experiments import POSITIONS
-from engine.reference import Reference, ReferenceRow
-from engine.runs import files, launch
+from engine.chapter import reference
+from engine.chapter.experiments import POSITIONS
+from engine.chapter.reference import Reference, ReferenceRow
+from engine.chapter.variants import variant
+from engine.runs import launch
 from engine.runs.store import Store
-from engine.variants import variant
-from lab import positions_alibi, positions_parts, positions_probes, probing
+from engine.system import files
+from lab import probes as probing
+from lab.sections.positions import alibi, parts
+from lab.sections.positions import probes as positions_probes
 from tests.apptest import cells, charts, open_page, rerun, said, torch_failed_seconds
 
-LENGTHS = positions_parts.LENGTHS
+LENGTHS = parts.LENGTHS
 # At 64, 128, 256 and 512 tokens.
 ENDS = {
     "none": (54.1, 55.9, 57.5, 58.8),
@@ -173,7 +176,7 @@ def test_quick_figures_judge_nothing(text):
 
 
 def test_another_text_is_compared_with_nothing(text, monkeypatch):
-    monkeypatch.setattr("engine.corpus.TINYSHAKESPEARE_SHA256", "0" * 64)
+    monkeypatch.setattr("engine.data.corpus.TINYSHAKESPEARE_SHA256", "0" * 64)
     measure(text)
     page = opened(budget="chapter")
     assert "Yours are of another text, so nothing is compared." in said(page)
@@ -216,10 +219,10 @@ def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no
 
 def test_every_figure_over_lengths_can_be_had_as_a_file(text):
     measure(text)
-    from lab.measured import Sweep
+    from lab.bench.sweep import Sweep
 
     sweep = Sweep.of(POSITIONS, launch.specs(POSITIONS.id, "chapter", (0,), text), Store())
-    rows = list(positions_parts.numbers(sweep))
+    rows = list(parts.numbers(sweep))
     assert rows[0][-2:] == ("tokens_in_window", "held_out_perplexity")
     assert {(row[0], row[-2], row[-1]) for row in rows[1:]} == {
         (name, n, value) for name, ends in ENDS.items() for n, value in zip(LENGTHS, ends, strict=True)
@@ -403,7 +406,7 @@ def test_slopes_for_any_number_of_heads(text):
     page.slider(key="positions.heads").set_value(1)
     assert "One head: 1/256. It halves a weight every 177.4 tokens." in said(rerun(page))
     assert page.query_params["heads"] == "1"
-    assert positions_alibi.slopes(12)[8].text == "0.707"
+    assert alibi.slopes(12)[8].text == "0.707"
 
 
 def test_a_deep_link_reproduces_the_state(text):

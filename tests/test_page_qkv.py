@@ -10,14 +10,17 @@ import pyarrow
 import pytest
 import torch
 
-from engine import checkpoint, corpus, device
-from engine.experiments import QKV
+from engine.chapter.experiments import QKV
+from engine.chapter.variants import variant
+from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.runs import dispatcher, launch
 from engine.runs.store import Store
-from engine.variants import variant
-from lab import attention_view, probing
-from lab.controls import plain
+from engine.system import device
+from engine.training import checkpoint
+from lab import probes
+from lab.charts.maps import view
+from lab.words import plain
 from tests.apptest import nodes, open_page, rerun, said
 
 ENDS = {"average-added-positions": 61.0, "matrix": 60.0, "raw": 70.0, "query-key": 50.0, "head-added": 47.5}
@@ -41,7 +44,7 @@ def trained(tmp_path, text, monkeypatch):
     path = tmp_path / "head-added.safetensors"
     config = variant("head-added").config
     checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), {"config": config.to_dict()})
-    monkeypatch.setattr(probing, "weights", lambda *_: (path, "shipped, seed 0"))
+    monkeypatch.setattr(probes, "weights", lambda *_: (path, "shipped, seed 0"))
     return path
 
 
@@ -80,7 +83,7 @@ def numbers(page, at):
 
 
 def test_an_open_page_asks_and_has_loaded_no_head(text, monkeypatch):
-    monkeypatch.setattr(attention_view, "capture", lambda *_: pytest.fail("a head was loaded unasked"))
+    monkeypatch.setattr(view, "capture", lambda *_: pytest.fail("a head was loaded unasked"))
     page = opened()
     assert page.title[0].value == QKV.question
     assert page.caption[0].value == "3 of 14 · The score"
@@ -171,9 +174,9 @@ def test_the_rows_table_and_the_whole_table_are_the_map(trained):
 
 
 def test_every_stage_can_be_shown_large_and_scores_of_both_heads_have_one_scale(trained):
-    page = looked(stages=",".join(attention_view.STAGES))
+    page = looked(stages=",".join(view.STAGES))
     figures = drawn(page)
-    for stage in attention_view.STAGES:
+    for stage in view.STAGES:
         pair = [one(figures, f"map.{stage}.{side}.").data[0] for side in ("trained", "untrained")]
         assert pair[0].zmax == pair[1].zmax
         assert one(figures, f"key.{stage}.") is not None

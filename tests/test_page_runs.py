@@ -6,15 +6,17 @@ from dataclasses import replace
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine import corpus, device, paths
-from engine.budget import Budget
-from engine.experiments import AVERAGES, EXPERIMENTS
-from engine.runs import dispatcher, files
+from engine.chapter.budget import Budget
+from engine.chapter.experiments import AVERAGES, EXPERIMENTS
+from engine.chapter.variants import VARIANTS
+from engine.data import corpus
+from engine.runs import dispatcher
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store
-from engine.variants import VARIANTS
-from lab import run_card, run_story, runs_view
-from lab.controls import plain
+from engine.system import device, files, paths
+from lab.runs import card as run_card
+from lab.runs import story, view
+from lab.words import plain
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 SPEC = RunSpec(
@@ -247,16 +249,16 @@ def test_what_users_wrote_appears_character_for_character(store):
 
 def test_another_sessions_run_is_seen_and_the_ledger_read_only_when_it_changed(store):
     first = add(store)
-    assert [run.id for run in runs_view.opened()[2]] == [first]
-    assert runs_view.opened()[2] is runs_view.opened()[2]
-    before = runs_view.ledger_stamp(store)
+    assert [run.id for run in view.opened()[2]] == [first]
+    assert view.opened()[2] is view.opened()[2]
+    before = view.ledger_stamp(store)
     Store().runs()
     Store().queue_position(first)
-    assert runs_view.ledger_stamp(store) == before, "reading is no change"
+    assert view.ledger_stamp(store) == before, "reading is no change"
     second = add(Store())
-    assert [run.id for run in runs_view.opened()[2]] == [first, second]
+    assert [run.id for run in view.opened()[2]] == [first, second]
     store.cancel(first)
-    assert runs_view.opened()[2][0].state == "cancelled"
+    assert view.opened()[2][0].state == "cancelled"
 
 
 def test_with_many_runs_only_the_newest_are_read(store, monkeypatch):
@@ -264,13 +266,13 @@ def test_with_many_runs_only_the_newest_are_read(store, monkeypatch):
     for run in store.runs():
         store.advance(run.id, "queued", "done", measured={"validation_perplexity": 1.0})
     read = []
-    real = runs_view.curve
+    real = view.curve
 
     def counted(directory, figure):
         read.append(directory)
         return real(directory, figure)
 
-    monkeypatch.setattr(runs_view, "curve", counted)
+    monkeypatch.setattr(view, "curve", counted)
     page = opened()
     assert len(shown_ids(page)) == len(read) == 100
     page.button[-1].click().run()
@@ -290,6 +292,6 @@ def test_the_card_is_strict_json_and_the_metrics_are_csv(store):
 
 def test_a_clock_set_back_makes_no_negative_time(store):
     run = store.get(add(store, "running", steps=10))
-    assert "-" not in runs_view.time_left(run, {"step": 3001, "seconds": 5.0})
-    assert runs_view.time_left(run, {"step": 10, "seconds": -3600.0}) == ""
-    assert run_story.story(store, run, 0).startswith("Running: step 10 of 3,000")
+    assert "-" not in view.time_left(run, {"step": 3001, "seconds": 5.0})
+    assert view.time_left(run, {"step": 10, "seconds": -3600.0}) == ""
+    assert story.story(store, run, 0).startswith("Running: step 10 of 3,000")

@@ -6,14 +6,17 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from engine import paths, reference
-from engine.experiments import SCALES, SCALING, SCALING_LONG, SCALING_WIDE
-from engine.measurements import SATURATION, VARIANCE
-from engine.reference import Reference, ReferenceRow
-from engine.runs import files, launch
+from engine.chapter import reference
+from engine.chapter.experiments import SCALES, SCALING, SCALING_LONG, SCALING_WIDE
+from engine.chapter.measurements import SATURATION, VARIANCE
+from engine.chapter.reference import Reference, ReferenceRow
+from engine.runs import launch
 from engine.runs.store import Store
-from lab import export, scaling_parts, scaling_probe, small_multiples
-from lab.measured import Row, Sweep
+from engine.system import files, paths
+from lab.bench.sweep import Row, Sweep
+from lab.charts import panels as small_multiples
+from lab.sections.scaling import parts, probe
+from lab.shell import export
 from tests.apptest import cells, charts, open_page, rerun, said
 
 SHIPPED = paths.REFERENCE
@@ -106,7 +109,7 @@ def test_a_running_sweep_shows_five_panels_of_one_width_and_its_progress(text):
     page = opened(budget="chapter", width="256")
     assert "Running: step 600 of" in said(page)
     five = charts(page)[:5]
-    for chart, panel in zip(five, scaling_parts.PANELS, strict=True):
+    for chart, panel in zip(five, parts.PANELS, strict=True):
         rows = [row for row in chart["curves"] if row["kind"] == "mean"]
         assert {row["name"] for row in rows} == {"divided", "undivided"}
         assert {row["slot"] for row in rows} == {"green", "red"}
@@ -182,12 +185,12 @@ def row(**yours):
 
 
 def test_who_wins():
-    assert scaling_parts.winner(row(s0=57.0), row(s0=75.0)) == "divided"
-    assert scaling_parts.winner(row(s0=57.0), row(s0=56.0)) == "undivided"
-    assert scaling_parts.winner(row(s0=57.0), row(s0=57.01)) == "neither"
-    assert scaling_parts.winner(row(s0=57.0, s1=58.0), row(s0=58.0, s1=57.5)) == "neither"  # seed noise
-    assert scaling_parts.winner(row(s0=57.0), row()) is None
-    assert scaling_parts.winner(row(s0=57.0), replace(row(), diverged=1)) == "divided"
+    assert parts.winner(row(s0=57.0), row(s0=75.0)) == "divided"
+    assert parts.winner(row(s0=57.0), row(s0=56.0)) == "undivided"
+    assert parts.winner(row(s0=57.0), row(s0=57.01)) == "neither"
+    assert parts.winner(row(s0=57.0, s1=58.0), row(s0=58.0, s1=57.5)) == "neither"  # seed noise
+    assert parts.winner(row(s0=57.0), row()) is None
+    assert parts.winner(row(s0=57.0), replace(row(), diverged=1)) == "divided"
 
 
 def test_a_collapsed_head_is_forked_once(text):
@@ -290,7 +293,7 @@ def test_random_vectors_are_measured_when_asked_for(text, monkeypatch):
         asked.append((pairs, widths))
         return MEASURED
 
-    monkeypatch.setattr(scaling_probe, "measure", measured)
+    monkeypatch.setattr(probe, "measure", measured)
     page = opened()
     assert not asked
     assert cells(page, "width d")[0] == {
@@ -321,7 +324,7 @@ def test_random_vectors_stand_beside_the_chapter_and_the_shipped_reference(text,
     for name in (VARIANCE.id, SATURATION.id):
         shutil.copy(SHIPPED / f"{name}.json", no_reference)
     reference.load.cache_clear()
-    monkeypatch.setattr(scaling_probe, "measure", lambda *_: MEASURED)
+    monkeypatch.setattr(probe, "measure", lambda *_: MEASURED)
     page = opened()
     page.button(key="scaling.measure").click()
     rerun(page)
@@ -340,7 +343,7 @@ def test_random_vectors_stand_beside_the_chapter_and_the_shipped_reference(text,
 
 
 def test_other_pairs_than_the_chapters_are_named_and_judge_nothing(text, monkeypatch):
-    monkeypatch.setattr(scaling_probe, "measure", lambda *_: {**MEASURED, "pairs": 100})
+    monkeypatch.setattr(probe, "measure", lambda *_: {**MEASURED, "pairs": 100})
     page = opened(pairs="100")
     page.button(key="scaling.measure").click()
     rerun(page)
@@ -401,13 +404,13 @@ def test_the_row_of_panels_can_be_exported(text):
     measure(text, budget="quick")
     specs = launch.specs(SCALING.id, "quick", (0,), text)
     sweep = Sweep.of(SCALING, specs, Store())
-    panels = scaling_parts.width_parts(sweep, scaling_parts.WIDEST)
+    panels = parts.width_parts(sweep, parts.WIDEST)
     drawn = export.picture(small_multiples.together(panels, 80), "svg").decode()
-    for panel in scaling_parts.PANELS:
+    for panel in parts.PANELS:
         assert panel.title in drawn
     rows = list(small_multiples.table(panels))
     assert rows[0] == ("figure", "line", "curve", "step", "value")
-    assert {row[0] for row in rows[1:]} == {panel.metric for panel in scaling_parts.PANELS}
+    assert {row[0] for row in rows[1:]} == {panel.metric for panel in parts.PANELS}
 
 
 def test_the_page_loads_no_torch(text, python):

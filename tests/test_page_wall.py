@@ -8,12 +8,15 @@ import time
 
 import pytest
 
-from engine import device, paths
-from engine.probes.memory_wall import ask
-from engine.probes.memory_wall.plan import Plan
-from engine.probes.memory_wall.setting import CHAPTER, GB, WORKSPACE_BYTES, Setting, closed_form
-from lab import export, wall_charts, wall_cost, wall_find, wall_parts, wall_rows, wall_tables
-from lab.wall_parts import Choice
+from engine.memory_wall import ask
+from engine.memory_wall.plan import Plan
+from engine.memory_wall.setting import CHAPTER, GB, WORKSPACE_BYTES, Setting, closed_form
+from engine.system import device, paths
+from lab.sections.wall import charts as wall_charts
+from lab.sections.wall import cost, find, parts, tables
+from lab.sections.wall import rows as wall_rows
+from lab.sections.wall.parts import Choice
+from lab.shell import export
 from tests.apptest import cells, charts, open_page, rerun, said
 
 BASE = {"to": "512", "budget": "none"}
@@ -53,10 +56,10 @@ def cards(monkeypatch):
         ]
         return ask.Predictions({}, rows)
 
-    wall_find._longest.clear()
+    find._longest.clear()
     monkeypatch.setattr(ask, "predict", predict)
     yield asked
-    wall_find._longest.clear()
+    find._longest.clear()
 
 
 def opened(**query):
@@ -313,7 +316,7 @@ def test_only_a_few_measurements_of_a_plan_are_kept(sweep):
 
 @pytest.mark.full
 def test_a_real_sweep_through_the_page(sweep, monkeypatch):
-    monkeypatch.setattr(wall_rows, "COMMAND", (sys.executable, "-m", "engine.probes.memory_wall.sweep"))
+    monkeypatch.setattr(wall_rows, "COMMAND", (sys.executable, "-m", "engine.memory_wall.sweep"))
     page = until(pressed(opened(to="128", width="64", ways="explicit")), "1 row in", 60)
     assert cells(page, "tokens")[0]["peak MB"] == f"**{closed_form(128, Setting(d_model=64)) / 2**20:.1f}**"
 
@@ -346,15 +349,15 @@ def eight(kind):
 @pytest.mark.parametrize(("kind", "workspace"), [("cpu", 0), ("cuda", WORKSPACE_BYTES)])
 def test_bytes_of_the_chapters_layer_are_the_chapters_to_the_digit(kind, workspace):
     choice, found = eight(kind), rows_of_the_chapter(workspace)
-    shown = [context.display for context in _cells_of(wall_tables.chapter_table(choice, found), "yours")]
+    shown = [context.display for context in _cells_of(tables.chapter_table(choice, found), "yours")]
     assert shown == [f":green[{row.peak_mb:,.1f}]" for row in CHAPTER[:-1]] + [":green[same\u00a0n]"]
-    slopes = [one.display for one in _cells_of(wall_tables.exponents_table(choice, found), "with workspace")]
+    slopes = [one.display for one in _cells_of(tables.exponents_table(choice, found), "with workspace")]
     assert slopes[0] == slopes[-1] == "1.87"
-    times = [one.display for one in _cells_of(wall_tables.exponents_table(choice, found), "time")]
+    times = [one.display for one in _cells_of(tables.exponents_table(choice, found), "time")]
     assert times[:1] + times[-1:] == ["1.91", "1.91"]
     if kind == "cpu":
-        assert _cells_of(wall_tables.exponents_table(choice, found), "memory")[0].display == "1.91"
-    (note,) = wall_parts.row_notes(found, choice.plan)
+        assert _cells_of(tables.exponents_table(choice, found), "memory")[0].display == "1.91"
+    (note,) = parts.row_notes(found, choice.plan)
     assert "17,036\u00a0MB needed, 8,192 allowed." in note
 
 
@@ -375,7 +378,7 @@ def _cells_of(styler, column):
 
 def test_a_reader_whose_rows_all_fit_is_told_where_the_wall_would_be():
     wanted = Plan(tokens=(128, 256), implementations=("explicit",), budget_bytes=8 * GB)
-    assert wall_parts.first_over(wanted) == 16_384
+    assert parts.first_over(wanted) == 16_384
 
 
 # Find my wall.
@@ -406,11 +409,11 @@ def test_a_pair_around_the_wall_is_measured_for_real(sweep, cards):
     page = pressed(opened(**BASE), "find")
     page = until(pressed(page, "pair"), "Measured: ")
     assert "Measured: 1,267 are out of memory. :red[Not as predicted.]" in said(page)  # says the stand-in
-    pair = wall_find.pair(wall_find.longest(Setting()), "0.1", Setting(), "cpu")
+    pair = find.pair(find.longest(Setting()), "0.1", Setting(), "cpu")
     assert (pair.tokens, pair.timed, pair.budget_bytes) == ((1267, 1268), False, int(0.1 * GB))
     row = wall_rows.Row(n=1267, implementation="explicit", state="done", peak_bytes=90 * 2**20)
     over = wall_rows.Row(n=1268, implementation="explicit", state="out of memory")
-    words = wall_find.pair_words(pair, wall_rows.Measurement("done", (row, over)))
+    words = find.pair_words(pair, wall_rows.Measurement("done", (row, over)))
     assert "1,268 are out of memory. :green[As predicted.]" in words
 
 
@@ -432,8 +435,8 @@ def test_attentions_share_of_a_model_is_the_ledgers(sweep):
     assert lines["1,024"]["of kept numbers"] == "50.0 %"
     assert lines["1,024"]["of multiplications"] == "13.3 %"
     assert "Memory reaches one half at **1,024** tokens (16 × 768 / 12)" in said(page)
-    assert wall_cost.work_share("small", wall_cost.work_half_at("small")) >= 0.5
-    assert wall_cost.work_share("small", wall_cost.work_half_at("small") - 1) < 0.5
+    assert cost.work_share("small", cost.work_half_at("small")) >= 0.5
+    assert cost.work_share("small", cost.work_half_at("small") - 1) < 0.5
     names = {row["name"] for row in charts(page)[3]["curves"]}
     assert names == {"multiplications", "kept numbers"}
 
@@ -446,11 +449,11 @@ def test_figures_and_tables_can_be_exported():
     drawn = export.picture(wall_charts.together(choice, found), "svg").decode()
     for word in ("explicit", "slope 2", "would need", "budget 8,192 MB", "out of memory at 16,384"):
         assert word in drawn
-    names, *rows = wall_parts.csv_rows(found)
+    names, *rows = parts.csv_rows(found)
     assert names[:4] == ("implementation", "n", "state", "step_ms")
     assert rows[-1][:3] == ("explicit", 16_384, "out of memory")
-    assert len(wall_cost.csv_rows("xl")) == len(wall_cost.CURVE) + 1
-    assert wall_find.csv_rows({(8.0, "explicit"): 11_338})[1] == (8.0, "explicit", 11_338)
+    assert len(cost.csv_rows("xl")) == len(cost.CURVE) + 1
+    assert find.csv_rows({(8.0, "explicit"): 11_338})[1] == (8.0, "explicit", 11_338)
 
 
 def test_the_page_loads_no_torch(python, sweep):

@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from engine import device
-from engine.languages import shelf
-from engine.languages.winograd import CLOSED
+from engine.data.languages import shelf
+from engine.data.languages.winograd import CLOSED
 from engine.probes import winograd as probe
-from engine.runs import dispatcher, files, trainer
+from engine.runs import dispatcher, trainer
 from engine.runs.store import Store
-from lab import probing, winograd_graph
+from engine.system import device, files
+from lab import probes
+from lab.sections.winograd import graph as winograd_graph
 from tests.apptest import cells, charts, open_page, rerun, said
 from tests.winograd_models import SMALL, WORDS, measured, train
 
@@ -64,7 +65,7 @@ def here(monkeypatch):
             kept[arguments] = json.loads(out.getvalue())
         return kept[arguments]
 
-    monkeypatch.setattr(probing, "measured", measured)
+    monkeypatch.setattr(probes, "measured", measured)
     return asked
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from engine import checkpoint, corpus
+from engine.chapter.variants import variant
+from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.probes import attention, live
-from engine.variants import variant
+from engine.training import checkpoint
 
 SENTENCE = "the king loves the queen, and the queen loves the king"
 HEAD = variant("head-added").config

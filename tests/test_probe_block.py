@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from engine import checkpoint
+from engine.chapter.variants import variant
 from engine.models.transformer import Transformer
 from engine.probes import block, samples
-from engine.variants import variant
+from engine.training import checkpoint
 
 CONFIG = variant("block").config
 

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from engine import checkpoint, device, estimates
-from engine.budget import Budget
+from engine.chapter.budget import Budget
 from engine.circuits.capture import run as run_open
 from engine.circuits.induction import HeadScores
 from engine.circuits.interventions import Head
-from engine.languages.induction import INDUCTION, Repeats
+from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.probes import induction
-from engine.runs import launch, trainer
+from engine.runs import estimates, launch, trainer
+from engine.system import device
+from engine.training import checkpoint
 from tests import circuit_models
 from tests.circuit_models import HALF, LETTERS, induction_model
 

@@ -10,11 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import checkpoint, corpus
+from engine.chapter.variants import variant
+from engine.data import corpus
 from engine.models.mixers import UniformAverage, causal_softmax
 from engine.models.transformer import Transformer
 from engine.probes import leaks, masks
-from engine.variants import variant
+from engine.training import checkpoint
 
 SIZES = (1.0, 100.0, 1000.0, 10_000.0, 20_000.0, 1e9, 1e10)
 GRIDS = st.lists(st.floats(-50, 50), min_size=36, max_size=36).map(lambda row: np.array(row).reshape(6, 6))

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from engine import corpus
-from engine.measurements import NORM_GRADIENTS, PLACEMENTS
+from engine.chapter.measurements import NORM_GRADIENTS, PLACEMENTS
+from engine.data import corpus
 from engine.probes import norms
-from engine.training import Training, block_gradient_norms
+from engine.training.loop import Training, block_gradient_norms
 
 QKV = {"pre-norm": (0.0457, 0.0664), "post-norm": (0.0938, 0.1521)}  # seed 0, batch 64, context 128
 

@@ -6,10 +6,11 @@ import json
 import pytest
 import torch
 
-from engine.measurements import PARITY, PRECISIONS
-from engine.probes import parity, sandbox_cases, zoo
+from engine.chapter.measurements import PARITY, PRECISIONS
+from engine.probes import parity, zoo
 from engine.probes.parity import SIZES, Size
-from lab import parity_parts
+from engine.sandbox import cases
+from lab.sections.parity import parts
 
 EVERYTHING = set(zoo.TESTS)
 CATCHES = {
@@ -134,10 +135,10 @@ def test_wrong_seeds_get_one_sentence(capsys, seeds):
 
 def test_what_the_page_lists_is_what_is_measured():
     assert tuple(parity.PRECISIONS) == PRECISIONS
-    assert tuple(parity_parts.SCALES) == parity.SCALES
-    assert (parity_parts.MODULE, parity_parts.FUNCTION) == (parity.MODULE, parity.FUNCTION)
-    assert tuple(parity_parts.TITLES) == tuple(zoo.IMPLEMENTATIONS)
-    assert tuple(parity_parts.TESTS) == tuple(zoo.TESTS)
+    assert tuple(parts.SCALES) == parity.SCALES
+    assert (parts.MODULE, parts.FUNCTION) == (parity.MODULE, parity.FUNCTION)
+    assert tuple(parts.TITLES) == tuple(zoo.IMPLEMENTATIONS)
+    assert tuple(parts.TESTS) == tuple(zoo.TESTS)
 
 
 # The zoo
@@ -167,12 +168,12 @@ def test_every_finding_says_what_it_measured(findings):
 
 @pytest.mark.parametrize("name", zoo.IMPLEMENTATIONS)
 def test_the_zoo_and_the_switches_make_the_same_mistakes(name):
-    faults = [fault for fault in sandbox_cases.FAULTS if (fault.part, fault.switch) == SWITCHES[name]]
+    faults = [fault for fault in cases.FAULTS if (fault.part, fault.switch) == SWITCHES[name]]
     assert len(faults) == (name != "right")
     q, k, v = torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(0))
     for causal in (False, True):
         y = zoo.IMPLEMENTATIONS[name](q, k, causal) @ v
-        assert torch.allclose(y, sandbox_cases.attend(q, k, v, causal, faults), atol=1e-6)
+        assert torch.allclose(y, cases.attend(q, k, v, causal, faults), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", zoo.WRONG)

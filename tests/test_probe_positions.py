@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine import checkpoint, corpus
-from engine.evaluation import mean_loss, windows
-from engine.experiments import POSITIONS
+from engine.chapter.experiments import POSITIONS
+from engine.chapter.variants import variant
+from engine.data import corpus
 from engine.models.positions import RotaryPositions
 from engine.models.transformer import Transformer
 from engine.probes import live, positions, schemes
-from engine.variants import variant
-from lab import positions_alibi
+from engine.training import checkpoint
+from engine.training.evaluation import mean_loss, windows
+from lab.sections.positions import alibi
 
 SCHEMES = POSITIONS.variants
 SMALL = {"d_model": 32, "d_ff": 32, "vocab_size": 300}
@@ -190,11 +191,11 @@ def test_what_is_read_off_is_nothing_of_noise_and_all_of_the_place_itself():
     assert schemes.readable(torch.cat([noise, place], dim=-1)) == pytest.approx(1, abs=1e-4)
 
 
-@pytest.mark.parametrize("heads", range(1, positions_alibi.MOST_HEADS + 1))
+@pytest.mark.parametrize("heads", range(1, alibi.MOST_HEADS + 1))
 def test_the_slopes_that_the_page_computes_are_the_models(heads):
     from engine.models.positions import alibi_slopes
 
-    found = [slope.value for slope in positions_alibi.slopes(heads)]
+    found = [slope.value for slope in alibi.slopes(heads)]
     assert found == pytest.approx(alibi_slopes(heads).tolist())
 
 

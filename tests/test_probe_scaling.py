@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from engine.measurements import SATURATION, VARIANCE
+from engine.chapter.measurements import SATURATION, VARIANCE
 from engine.probes import scaling
 
 

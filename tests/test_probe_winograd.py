@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine import checkpoint
 from engine.circuits.interventions import Edge, Head
-from engine.languages.winograd import ADJECTIVE, DECISION, FIRST, SECOND, Sentence
+from engine.data.languages.winograd import ADJECTIVE, DECISION, FIRST, SECOND, Sentence
 from engine.probes import winograd, winograd_answers
 from engine.probes.winograd_answers import NAMES, Pair, Subject
+from engine.training import checkpoint
 from tests.winograd_models import SEED, SMALL, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -55,7 +55,7 @@ def test_the_questions_are_held_out_each_pair_with_every_adjective(subject):
 
 
 def test_at_most_240_sentences_are_asked():
-    from engine.languages.winograd import CLOSED
+    from engine.data.languages.winograd import CLOSED
     from engine.models.config import ModelConfig
     from engine.models.transformer import Transformer
 

@@ -9,16 +9,21 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from engine import checkpoint, commands, corpus, paths, reference
-from engine.corpus import TINYSHAKESPEARE, TINYSHAKESPEARE_SHA256
-from engine.evaluation import mean_loss, perplexity, windows
-from engine.experiments import EXPERIMENTS
-from engine.languages import shelf
-from engine.measurements import MEASUREMENTS
+from engine import commands
+from engine.chapter import reference
+from engine.chapter.experiments import EXPERIMENTS
+from engine.chapter.measurements import MEASUREMENTS
+from engine.data import corpus
+from engine.data.corpus import TINYSHAKESPEARE, TINYSHAKESPEARE_SHA256
+from engine.data.languages import shelf
 from engine.models.transformer import Transformer
+from engine.runs import reference_writer
 from engine.runs.store import Run
-from engine.tasks import task_of_language
-from lab.positions_parts import STEPS_DECIDE
+from engine.system import paths
+from engine.training import checkpoint
+from engine.training.evaluation import mean_loss, perplexity, windows
+from engine.training.tasks import task_of_language
+from lab.sections.positions.parts import STEPS_DECIDE
 
 SHIPPED = {name: found for name in EXPERIMENTS if (found := reference.load(name))}
 ROWS = [(name, row) for name, found in SHIPPED.items() for row in found.rows]
@@ -51,7 +56,7 @@ def test_it_is_whole_and_says_where_it_was_measured(name):
             assert curve[-1][1] == pytest.approx(row.measured[str(seed)][experiment.metric], abs=1e-3)
 
 
-first_losses = cache(reference.first_losses)  # tables share models
+first_losses = cache(reference_writer.first_losses)  # tables share models
 
 
 @pytest.mark.parametrize(("name", "variant_id"), ROWS)
@@ -59,10 +64,10 @@ def test_the_code_still_trains_what_the_reference_was_trained_with(name, variant
     """The same digest vouches for itself; changed code has to give the same first 20 losses."""
     shipped, experiment = SHIPPED[name], EXPERIMENTS[name]
     config = experiment.variant(variant_id).config
-    expected = pytest.approx(shipped.rows[variant_id].losses, abs=reference.vouched_tolerance(config))
+    expected = pytest.approx(shipped.rows[variant_id].losses, abs=reference_writer.vouched_tolerance(config))
     assert first_losses(config, experiment.language) == expected, (
         f"engine/models, tasks.py or training.py train {variant_id} in another way than when this was "
-        f"measured (code {shipped.code}, now {reference.code_digest()}): train it again with "
+        f"measured (code {shipped.code}, now {reference_writer.code_digest()}): train it again with "
         "`python -m engine reproduce --write-reference`"
     )
 
@@ -243,7 +248,7 @@ def _run(number, **changes):
 def test_a_reference_is_not_made_of_half_an_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "REFERENCE", tmp_path)
     with pytest.raises(ValueError, match="averages has no finished run of average"):
-        reference.write("averages", None, [_run(1)])
+        reference_writer.write("averages", None, [_run(1)])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -260,7 +265,7 @@ def test_models_that_differ_in_their_budget_only_are_told_apart(tmp_path, monkey
         _run(number, spec=spec, measured={"validation_perplexity": 30.0 + number}, environment=environment)
         for number, spec in enumerate(made)
     ]
-    reference.write("norm-placement", store, runs)
+    reference_writer.write("norm-placement", store, runs)
     rows = reference.load("norm-placement").rows
     assert [row.mean("validation_perplexity") for row in rows.values()] == [30.0, 31.0, 32.0, 33.0]
     reference.load.cache_clear()

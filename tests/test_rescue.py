@@ -6,14 +6,16 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from engine import checkpoint, corpus
-from engine.budget import Budget
-from engine.experiments import AVERAGES, RESCUE
+from engine.chapter.budget import Budget
+from engine.chapter.experiments import AVERAGES, RESCUE
+from engine.chapter.variants import variant
+from engine.data import corpus
 from engine.models.config import ModelConfig
-from engine.runs import files, launch, trainer
+from engine.runs import launch, trainer
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store
-from engine.variants import variant
+from engine.system import files
+from engine.training import checkpoint
 
 BUDGET = Budget(steps=20, batch_size=2, context_length=16, learning_rate=1e-2)
 

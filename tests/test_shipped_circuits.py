@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from engine import checkpoint, reference
+from engine.chapter import reference
+from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.circuits.first_block import scores_under_change
-from engine.language_experiments import WINOGRAD_CLOSED
-from engine.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
+from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
 from engine.probes.winograd_answers import Pair, Subject, proof, scored
+from engine.training import checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

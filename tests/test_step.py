@@ -6,13 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.budget import Budget
+from engine.chapter.budget import Budget
+from engine.chapter.variants import variant
 from engine.models.linear import by_torch_alone
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
-from engine.tasks import TextTask
-from engine.training import Training
-from engine.variants import variant
+from engine.training.loop import Training
+from engine.training.tasks import TextTask
 
 IDS = torch.randint(96, (3000,), generator=torch.Generator().manual_seed(5))
 BLOCK = replace(variant("block").config, vocab_size=96, d_model=32, d_ff=64, max_positions=64)

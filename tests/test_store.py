@@ -17,14 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import paths
-from engine.budget import Budget
+from engine.chapter.budget import Budget
+from engine.chapter.variants import VARIANTS
 from engine.runs import dispatcher as dispatching
-from engine.runs import files
 from engine.runs.dispatcher import AlreadyRunning, Dispatcher, verdict
 from engine.runs.spec import RunSpec
 from engine.runs.store import ACTIVE, ENDED, RESUMABLE, STATES, Store
-from engine.variants import VARIANTS
+from engine.system import files, paths
 
 
 def spec(seed=0):

@@ -6,18 +6,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine import checkpoint
-from engine.budget import Budget
-from engine.evaluation import predictions
-from engine.experiments import EXPERIMENTS, METRICS, experiment
-from engine.languages import shelf
-from engine.languages.induction import INDUCTION
-from engine.languages.winograd import CLOSED, DECISION, Winograd
+from engine.chapter.budget import Budget
+from engine.chapter.experiments import EXPERIMENTS, METRICS, experiment
+from engine.data.languages import shelf
+from engine.data.languages.induction import INDUCTION
+from engine.data.languages.winograd import CLOSED, DECISION, Winograd
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.runs import launch
-from engine.tasks import InductionTask, TextTask, WinogradTask, answers, task_of, task_of_language
-from engine.training import Training
+from engine.runs.sources import task_of
+from engine.training import checkpoint
+from engine.training.evaluation import predictions
+from engine.training.loop import Training
+from engine.training.tasks import InductionTask, TextTask, WinogradTask, answers, task_of_language
 
 LANGUAGES = [name for name, shown in EXPERIMENTS.items() if shown.language]
 SMALL = Winograd(

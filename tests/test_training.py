@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine import checkpoint
-from engine.budget import Budget
-from engine.evaluation import mean_loss, perplexity, windows
+from engine.chapter.budget import Budget
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer, parameter_count
-from engine.tasks import TextTask
-from engine.training import Training
+from engine.training import checkpoint
+from engine.training.evaluation import mean_loss, perplexity, windows
+from engine.training.loop import Training
+from engine.training.tasks import TextTask
 
 BUDGET = Budget(steps=30, batch_size=4, context_length=16, evaluate_every=20, checkpoint_every=10)
 SMALL = {"vocab_size": 64, "d_model": 16, "max_positions": 16}

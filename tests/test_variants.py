@@ -9,11 +9,11 @@ from dataclasses import fields
 
 import pytest
 
-from engine.experiments import EXPERIMENTS
-from engine.language_variants import INDUCTION, WINOGRAD
+from engine.chapter.experiments import EXPERIMENTS
+from engine.chapter.language_variants import INDUCTION, WINOGRAD
+from engine.chapter.variants import VARIANTS, variant
 from engine.models import block, mixers, positions
 from engine.models.config import ModelConfig
-from engine.variants import VARIANTS, variant
 
 MAX_SOURCE_LINES = 25
 # One model under another table's name, or on another budget.

@@ -54,7 +54,8 @@ def _count(directory: Path, attempt: int) -> int:
     It also looks for a second trainer of the same run, which there must never be.
     """
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from engine.runs import files, trainer
+    from engine.runs import trainer
+    from engine.system import files
 
     trainer._end_with_supervisor()
     alone = trainer.writer_lock(directory)
@@ -87,8 +88,9 @@ def _count(directory: Path, attempt: int) -> int:
 
 def _real(mode: str, directory: Path, attempt: int) -> int:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from engine.runs import files, trainer
-    from engine.training import Training
+    from engine.runs import trainer
+    from engine.system import files
+    from engine.training.loop import Training
 
     def out_of_memory(_):
         raise MemoryError("cannot allocate 17179869184 bytes")

@@ -57,7 +57,7 @@ LIGHT = {"done": done, "full": full, "hang": hang, "grow": grow, "gone": gone}
 
 def real(mode):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from engine.probes.memory_wall import attention, worker
+    from engine.memory_wall import attention, worker
 
     def bug(x, weights, setting):
         raise ValueError("there is no memory of that\nsecond line")

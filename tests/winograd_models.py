@@ -7,12 +7,12 @@ from itertools import permutations
 import torch
 import torch.nn.functional as F
 
-from engine import checkpoint
-from engine.language_variants import WINOGRAD
-from engine.languages.winograd import ANSWER, DECISION, Winograd
+from engine.chapter.language_variants import WINOGRAD
+from engine.data.languages.winograd import ANSWER, DECISION, Winograd
 from engine.models.transformer import Transformer
 from engine.runs import launch
 from engine.runs.store import Store
+from engine.training import checkpoint
 
 SMALL = Winograd(
     nouns=("dog", "road", "cat", "hill", "cow", "path"), crosser=("tired", "slow"), crossed=("wet", "steep")

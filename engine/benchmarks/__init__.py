@@ -3,7 +3,7 @@
 import os
 import sys
 
-from engine.runs.supervise import MALLOC
+from engine.system.processes import MALLOC
 
 
 def keep_freed_memory() -> None:

@@ -13,11 +13,10 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from engine import device, paths
 from engine.benchmarks import count, table
-from engine.probes.memory_wall import ask, sweep
-from engine.probes.memory_wall.plan import Plan, Row, doubling, ratios, shared_words, slope, slopes
-from engine.probes.memory_wall.setting import (
+from engine.memory_wall import ask, sweep
+from engine.memory_wall.plan import Plan, Row, doubling, ratios, shared_words, slope, slopes
+from engine.memory_wall.setting import (
     CARDS_GB,
     CHAPTER,
     CHAPTER_EXPONENTS,
@@ -28,8 +27,8 @@ from engine.probes.memory_wall.setting import (
     Setting,
     check_implementation,
 )
-from engine.runs import files
-from engine.runs.local import usable_cores
+from engine.system import device, files, paths
+from engine.system.cores import usable_cores
 
 QUICK_TOKENS = 4096
 CHECK_TOKENS, CHECK_GB = 16_384, 8

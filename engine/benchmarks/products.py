@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from engine import ledger
 from engine.benchmarks.steps import CONTEXT_LENGTH, SEED, Step, Task
+from engine.models import ledger
 from engine.models.config import ModelConfig
 
 

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.benchmarks import count
-from engine.budget import Budget, Precision
+from engine.chapter.budget import Budget, Precision
 from engine.models.config import ModelConfig
 from engine.models.linear import by_torch_alone
 from engine.models.transformer import Transformer
-from engine.tasks import TextTask
-from engine.training import Training
+from engine.training.loop import Training
+from engine.training.tasks import TextTask
 
 CONTEXT_LENGTH = 128
 SEED = 0

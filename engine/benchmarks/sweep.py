@@ -13,14 +13,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from engine import corpus, device
 from engine.benchmarks import check_whole, count, table
-from engine.budget import Budget
+from engine.chapter.budget import Budget
+from engine.chapter.variants import variant
+from engine.data import corpus
 from engine.runs.dispatcher import TICK_SECONDS, Dispatcher
-from engine.runs.local import Engine, LocalEngine, default_slots, usable_cores
+from engine.runs.local import Engine, LocalEngine
 from engine.runs.spec import RunSpec
 from engine.runs.store import ENDED, Run, Store
-from engine.variants import variant
+from engine.system import device
+from engine.system.cores import default_slots, usable_cores
 
 TEXT = corpus.PYTHON_REFERENCE  # on every machine, without a network
 RUNS = (1, 1_000)  # allowed

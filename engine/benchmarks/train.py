@@ -35,7 +35,6 @@ from typing import Any
 
 import torch
 
-from engine import device
 from engine.benchmarks import check_whole, count, table
 from engine.benchmarks.products import products_flop, products_step, step_flop
 from engine.benchmarks.steps import (
@@ -52,10 +51,11 @@ from engine.benchmarks.steps import (
     peer_step,
     plain_step,
 )
-from engine.budget import Precision
+from engine.chapter.budget import Precision
+from engine.chapter.variants import variant
 from engine.models.config import MAX_LAYERS
-from engine.runs.local import usable_cores
-from engine.variants import variant
+from engine.system import device
+from engine.system.cores import usable_cores
 
 TEXT_TOKENS = 65_536
 BATCHES, ROUNDS = (1, 65_536), (1, 10_000)  # allowed

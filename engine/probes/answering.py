@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from engine.experiments import MAX_SEED
+from engine.chapter.experiments import MAX_SEED
 
 
 def answer(find: Callable[[], Mapping[str, Any]], seed: int) -> int:

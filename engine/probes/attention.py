@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine import corpus
+from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.models.mixers import CausalSelfAttention, future
 from engine.models.transformer import Transformer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from engine import corpus
+from engine.data import corpus
 from engine.models.mixers import UniformAverage
 from engine.models.transformer import Transformer
 from engine.probes import live

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine import checkpoint
+from engine.chapter.variants import variant
 from engine.models.block import FeedForward
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
-from engine.variants import variant
+from engine.training import checkpoint
 
 A, B = 2.0, -3.0  # the two factors of a x + b y
 TOKENS = 32

@@ -21,17 +21,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine import checkpoint, corpus
 from engine.circuits import capture
 from engine.circuits.induction import FOUND, HeadScores, by_position, head_scores, pair_of, partners_of
 from engine.circuits.interventions import Head, Intervention, MeanHeads, ZeroHeads
-from engine.languages import shelf
-from engine.languages.induction import INDUCTION, Repeats
+from engine.data import corpus
+from engine.data.languages import shelf
+from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import WITHOUT_HEADS, ModelConfig
 from engine.models.transformer import Transformer
 from engine.probes.answering import answer
-from engine.runs import files
 from engine.runs.spec import RunSpec
+from engine.system import files
+from engine.training import checkpoint
 
 SCORED = 64  # sequences on which the heads of every kept step are scored
 PASSAGES, LONGEST, SHORTEST = 64, 128, 16  # of a text: how many, their tokens, and those before a repeat

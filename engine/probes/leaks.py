@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine import corpus
-from engine.evaluation import perplexity
-from engine.generation import continued
+from engine.data import corpus
 from engine.models.mixers import future
 from engine.models.transformer import Transformer
 from engine.probes.live import alone, trained
+from engine.training.evaluation import perplexity
+from engine.training.generation import continued
 
 MASK_VALUES = {"-inf": -math.inf, "-1e9": -1e9, "-1e4": -1e4}
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 
-from engine import checkpoint, corpus
+from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
+from engine.training import checkpoint
 
 _LOCK = threading.Lock()
 

@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine import corpus
-from engine.budget import Budget
-from engine.corpus import Corpus
-from engine.experiments import MAX_SEED, parse_seeds
-from engine.measurements import PLACEMENTS
-from engine.tasks import TextTask
-from engine.training import PROJECTIONS, Training
-from engine.variants import variant
+from engine.chapter.budget import Budget
+from engine.chapter.experiments import MAX_SEED, parse_seeds
+from engine.chapter.measurements import PLACEMENTS
+from engine.chapter.variants import variant
+from engine.data import corpus
+from engine.data.corpus import Corpus
+from engine.training.loop import PROJECTIONS, Training
+from engine.training.tasks import TextTask
 
 BATCH, CONTEXT = 64, 128
 MAX_BATCH, MAX_CONTEXT, MAX_SEEDS = 128, 256, 5

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.experiments import parse_seeds
-from engine.measurements import THEIRS
+from engine.chapter.experiments import parse_seeds
+from engine.chapter.measurements import THEIRS
 from engine.models.config import ModelConfig, ScoreScale
 from engine.models.linear import by_torch_alone
 from engine.models.mixers import CausalSelfAttention, UnmaskedSelfAttention

@@ -11,13 +11,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine import checkpoint, corpus
+from engine.chapter.variants import variant
+from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.probes import live, schemes
 from engine.probes.answering import answer
 from engine.probes.schemes import SCHEMES, TRAINED, Found
-from engine.runs import files
-from engine.variants import variant
+from engine.system import files
+from engine.training import checkpoint
 
 QUERY, KEY = " king", " the"  # the two tokens of the diagonals
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from engine import checkpoint, corpus
-from engine.generation import check_sampling, continued
+from engine.data import corpus
+from engine.training import checkpoint
+from engine.training.generation import check_sampling, continued
 
 TOKENS = 60
 MAX_TOKENS, MAX_MODELS = 500, 40

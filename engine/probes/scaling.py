@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.evaluation import FROZEN
-from engine.measurements import WIDTHS
+from engine.chapter.measurements import WIDTHS
+from engine.training.evaluation import FROZEN
 
 PAIRS, ROWS, KEYS = 20_000, 2_000, 64
 MAX_PAIRS, MAX_ROWS, MAX_WIDTH = 50_000, 10_000, 4096

@@ -15,15 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine import checkpoint
-from engine.evaluation import TOKENS_A_BATCH, mean_loss, perplexity, windows
-from engine.experiments import POSITIONS
+from engine.chapter.experiments import POSITIONS
+from engine.chapter.variants import variant
 from engine.models.block import PreNorm
 from engine.models.mixers import QueriesAndKeys
 from engine.models.positions import LearnedPositions, ntk_base
 from engine.models.transformer import Transformer
 from engine.probes import live
-from engine.variants import variant
+from engine.training import checkpoint
+from engine.training.evaluation import TOKENS_A_BATCH, mean_loss, perplexity, windows
 
 Found = dict[str, Any]
 

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine import checkpoint
 from engine.circuits.interventions import Edge, Head
-from engine.languages.winograd import Winograd
+from engine.data.languages.winograd import Winograd
 from engine.probes import winograd_answers as answers
 from engine.probes.answering import answer
 from engine.probes.winograd_answers import Found, Pair, Subject
+from engine.training import checkpoint
 
 ALL = "all"
 

@@ -32,8 +32,8 @@ from engine.circuits.scoring import Questions, score
 from engine.circuits.sites import ADJECTIVE, FIRST, SECOND, Sites
 from engine.circuits.sites import DECISION as SITE
 from engine.circuits.weights import rows_by_word
-from engine.languages import winograd
-from engine.languages.winograd import ANSWER, DECISION, Sentence, Winograd
+from engine.data.languages import winograd
+from engine.data.languages.winograd import ANSWER, DECISION, Sentence, Winograd
 from engine.models.transformer import Transformer
 
 HELD_OUT = 240  # sentences at most

@@ -14,11 +14,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from engine import paths
-from engine.runs import files
 from engine.runs.local import Engine, LocalEngine
 from engine.runs.store import ACTIVE, Run, State, Store
-from engine.runs.supervise import plain_os_error
+from engine.system import files, paths
+from engine.system.files import plain_os_error
 
 TICK_SECONDS = 0.1
 LOCK_NAME = "dispatcher.lock"

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine import corpus
-from engine.experiments import BREAKING, RESCUE, Experiment, experiment
-from engine.languages import shelf
-from engine.measurements import Measurement
+from engine.chapter.experiments import BREAKING, RESCUE, Experiment, experiment
+from engine.chapter.measurements import Measurement
+from engine.data import corpus
+from engine.data.languages import shelf
 from engine.models.config import ModelConfig
 from engine.runs.spec import RunSpec
 

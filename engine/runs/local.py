@@ -11,8 +11,9 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 
-from engine import paths
 from engine.runs.store import Run
+from engine.system import paths
+from engine.system.cores import default_slots, usable_cores
 
 ADOPTION_SECONDS = 10.0
 TRAINER = (sys.executable, "-m", "engine.runs.trainer")
@@ -93,24 +94,6 @@ def device_lock_path() -> Path:
     (Runs that are under way go on: they may last for hours.)
     """
     return paths.DATA / "device.lock"
-
-
-def default_slots() -> int:
-    """Runs at once on this machine: one a core, four at most; ``ATTENTION_LAB_SLOTS`` decides otherwise.
-
-    Tiny models gain little from a second thread, so a sweep is fastest with one run a core.
-    """
-    given = os.environ.get("ATTENTION_LAB_SLOTS", "")
-    if given.isdigit() and 1 <= int(given) <= 64:
-        return int(given)
-    return min(4, usable_cores())
-
-
-def usable_cores() -> int:
-    """Processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _locked(path: Path) -> bool:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.budget import Budget
+from engine.chapter.budget import Budget
 from engine.models.config import ModelConfig
 
 

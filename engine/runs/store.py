@@ -19,9 +19,8 @@ from typing import Any, Literal, get_args
 
 from filelock import FileLock
 
-from engine import paths
-from engine.runs import files
 from engine.runs.spec import RunSpec
+from engine.system import files, paths
 
 State = Literal["queued", "starting", "running", "done", "diverged", "failed", "cancelled", "interrupted"]
 STATES: tuple[State, ...] = get_args(State)

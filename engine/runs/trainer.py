@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from engine.runs import files
 from engine.runs.spec import RunSpec
-from engine.runs.supervise import plain_os_error
+from engine.system import files
+from engine.system.files import plain_os_error
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.training import Training
+    from engine.training.loop import Training
 
 SPEED_STEPS = 20  # fewer say little about how long a run takes
 _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
@@ -35,7 +35,7 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
 
     Raises whatever stops it; ``main`` turns that into an outcome too.
     """
-    from engine import estimates
+    from engine.runs import estimates
 
     spec = RunSpec.from_json((directory / "spec.json").read_text())
     training = prepared(directory, attempt, spec)
@@ -68,9 +68,10 @@ def prepared(directory: Path, attempt: int, spec: RunSpec) -> "Training":
 
     Raises ValueError: when the text or language changed, or what it starts from is no longer there.
     """
-    from engine import checkpoint, device
-    from engine.tasks import task_of
-    from engine.training import Training
+    from engine.runs.sources import task_of
+    from engine.system import device
+    from engine.training import checkpoint
+    from engine.training.loop import Training
 
     here = device.probe()
     task = task_of(spec, here.kind)
@@ -105,7 +106,7 @@ def kept_at(directory: Path, step: int) -> Path:
 
 def _weights_to_start_with(directory: Path, spec: RunSpec) -> "dict[str, Tensor]":
     """The final weights of the run that this one forks: a folder beside its own."""
-    from engine import checkpoint
+    from engine.training import checkpoint
 
     source = directory.parent / str(spec.start_run)
     try:
@@ -173,7 +174,7 @@ def lab_version() -> str:
     """The version in pyproject.toml: the lab runs from its checkout, not from an installed package."""
     import tomllib
 
-    from engine import paths
+    from engine.system import paths
 
     return str(tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]["version"])
 

@@ -18,13 +18,16 @@ import psutil
 import pytest
 import torch
 
-from engine import benchmarks, device, ledger, paths
+from engine import benchmarks
 from engine.benchmarks import products, steps, sweep, train
-from engine.budget import Budget
+from engine.chapter.budget import Budget
+from engine.chapter.variants import variant
+from engine.models import ledger
 from engine.models.transformer import Transformer
-from engine.runs.local import LocalEngine, usable_cores
-from engine.runs.supervise import MALLOC
-from engine.variants import variant
+from engine.runs.local import LocalEngine
+from engine.system import device, paths
+from engine.system.cores import usable_cores
+from engine.system.processes import MALLOC
 from tests import trainers
 from tests.test_cli import assert_refused, cli, strict
 

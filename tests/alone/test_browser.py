@@ -6,7 +6,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from engine.runs import files
+from engine.system import files
 from tests.browsing import SECOND, new_page
 from tests.serving import until
 

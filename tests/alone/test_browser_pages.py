@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from lab.chapter import SECTIONS
+from lab.shell.chapter import SECTIONS
 from tests.browsing import SECOND, new_page, open_in
 from tests.serving import serve, until
 

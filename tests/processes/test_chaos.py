@@ -11,9 +11,8 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from engine import paths
-from engine.runs import files
 from engine.runs.store import ACTIVE, RESUMABLE, Store
+from engine.system import files, paths
 from tests.processes.test_faults import TRAINERS, spec
 from tests.test_store import FakeEngine
 

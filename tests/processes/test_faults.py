@@ -18,14 +18,15 @@ import pytest
 import torch
 from filelock import FileLock
 
-from engine import checkpoint, corpus, paths
-from engine.budget import Budget
+from engine.chapter.budget import Budget
+from engine.data import corpus
 from engine.models.config import ModelConfig
-from engine.runs import files
 from engine.runs.dispatcher import Dispatcher
 from engine.runs.local import LocalEngine, device_lock_path
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store
+from engine.system import files, paths
+from engine.training import checkpoint
 from tests import trainers
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")

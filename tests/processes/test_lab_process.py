@@ -12,9 +12,9 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from engine import checkpoint, paths
-from engine.runs import files
 from engine.runs.launch import specs
+from engine.system import files, paths
+from engine.training import checkpoint
 from tests.serving import healthy, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")

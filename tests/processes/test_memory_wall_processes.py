@@ -17,17 +17,17 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from engine import paths
-from engine.budget import Budget
+from engine.chapter.budget import Budget
+from engine.memory_wall import sweep
+from engine.memory_wall.plan import Plan
+from engine.memory_wall.process import Guard, Worker, loading, machine_free_bytes
+from engine.memory_wall.setting import GB, Setting
+from engine.memory_wall.verdict import end_of, is_out_of_memory
 from engine.models.config import ModelConfig
-from engine.probes.memory_wall import sweep
-from engine.probes.memory_wall.plan import Plan
-from engine.probes.memory_wall.process import Guard, Worker, loading, machine_free_bytes
-from engine.probes.memory_wall.setting import GB, Setting
-from engine.probes.memory_wall.verdict import end_of, is_out_of_memory
 from engine.runs.spec import RunSpec
 from engine.runs.store import open_store
-from engine.runs.supervise import kernel_kills, machine_bytes
+from engine.system import paths
+from engine.system.processes import kernel_kills, machine_bytes
 
 STAND_IN = (sys.executable, str(paths.ROOT / "tests" / "wall_workers.py"))
 TASK = {"n": 64, "implementation": "explicit", "setting": asdict(Setting()), "device": "cpu", "threads": 1}
@@ -162,7 +162,7 @@ def test_pythons_own_error_is_the_wall(worker):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit on the address space is Linux's")
 def test_the_kernels_own_limit_is_the_wall(worker):
-    real = (sys.executable, "-m", "engine.probes.memory_wall.worker")
+    real = (sys.executable, "-m", "engine.memory_wall.worker")
     one = worker(real, n=512, address_space_bytes=6_000_000)
     end = one.work(LIMITS, sweep.never, Guard())
     assert end.state == "out of memory"
@@ -184,7 +184,7 @@ def test_a_worker_ends_when_whoever_started_it_is_gone(worker):
 
 
 def test_a_wrong_task_is_one_line():
-    command = [sys.executable, "-m", "engine.probes.memory_wall.worker", "--json"]
+    command = [sys.executable, "-m", "engine.memory_wall.worker", "--json"]
     wrong = json.dumps({**TASK, "implementation": "flash"})
     ended = subprocess.run([*command, wrong], cwd=paths.ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
@@ -315,7 +315,7 @@ def test_bytes_that_cannot_be_predicted_end_it(home):
 
 def test_rows_stream_as_lines_until_stdin_closes(home):
     written = {"tokens": [16], "implementations": ["explicit"], "setting": {"d_model": 8}, "threads": 1}
-    command = [sys.executable, "-m", "engine.probes.memory_wall.sweep", "--json"]
+    command = [sys.executable, "-m", "engine.memory_wall.sweep", "--json"]
     with subprocess.Popen(
         [*command, json.dumps(written)], cwd=paths.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as streaming:

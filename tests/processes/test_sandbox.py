@@ -9,8 +9,9 @@ import psutil
 import pytest
 import torch
 
-from engine.probes import sandbox, sandbox_cases, sandbox_child
-from lab.parity_parts import STARTER
+from engine.sandbox import cases, child
+from engine.sandbox import watcher as sandbox
+from lab.sections.parity.parts import STARTER
 
 HEAD = "import math, os, sys, torch\ndef attention(q, k, v, causal):\n"
 BODY = """\
@@ -37,7 +38,7 @@ def written(**changed):
 
 def judged(code):
     """What the ladder makes of harmless code, in this very process."""
-    return sandbox_child.judge(code, lambda word: None)
+    return child.judge(code, lambda word: None)
 
 
 # The diagnosis
@@ -102,7 +103,7 @@ def test_two_mistakes_are_both_named(one_thread):
 def test_the_smallest_failing_input_can_be_typed_in_again(one_thread):
     found = judged(written(scores="q @ k.mT"))
     failed = [case["name"] for case in found["cases"] if case["failed"]]
-    case = next(case for case in sandbox_cases.LADDER if case.name == failed[0])
+    case = next(case for case in cases.LADDER if case.name == failed[0])
     assert found["smallest"]["name"] == case.name == "T = 2, d = 2, not causal"
     for letter, given in zip("qkv", case.inputs(), strict=True):
         assert torch.equal(torch.tensor(ast.literal_eval(found["smallest"][letter])), given)
@@ -111,13 +112,13 @@ def test_the_smallest_failing_input_can_be_typed_in_again(one_thread):
 
 def test_no_known_mistake_passes_and_none_looks_like_another(one_thread):
     def wrong(fault):
-        return lambda q, k, v, causal: sandbox_cases.attend(q, k, v, causal, [fault])
+        return lambda q, k, v, causal: cases.attend(q, k, v, causal, [fault])
 
-    for fault in sandbox_cases.FAULTS:
-        results = [sandbox_child._tried(wrong(fault), case) for case in sandbox_cases.LADDER]
+    for fault in cases.FAULTS:
+        results = [child._tried(wrong(fault), case) for case in cases.LADDER]
         assert any(result.complaint for result in results), fault
         plain = [result for result in results if result.case.aims_at is None]
-        assert next(sandbox_child._explaining(plain)) == (fault,)
+        assert next(child._explaining(plain)) == (fault,)
 
 
 @pytest.mark.parametrize(
@@ -154,16 +155,16 @@ def test_code_that_stops_gets_one_sentence(one_thread, code, sentence):
 
 def test_every_case_is_announced_before_it_begins(one_thread):
     heard: list[dict[str, str]] = []
-    assert sandbox_child.judge(written(), heard.append)["outcome"] == "right"
-    assert [word["at"] for word in heard[1:]] == [f"the case {case.name}" for case in sandbox_cases.LADDER]
+    assert child.judge(written(), heard.append)["outcome"] == "right"
+    assert [word["at"] for word in heard[1:]] == [f"the case {case.name}" for case in cases.LADDER]
 
 
 def test_what_is_printed_is_cut():
     heard: list[dict[str, str]] = []
-    cut = sandbox_child.Cut(heard.append)
+    cut = child.Cut(heard.append)
     for _ in range(10):
         assert cut.write("x" * 10**6) == 10**6
-    assert sum(len(word["printed"]) for word in heard) == sandbox_child.MAX_PRINTED
+    assert sum(len(word["printed"]) for word in heard) == child.MAX_PRINTED
 
 
 def test_the_starting_code_has_one_bug(one_thread):
@@ -264,7 +265,7 @@ MEMORY = "It asks for more memory than the 1.5 GB that it may have."
 def test_whatever_it_does_is_answered(code, outcome, sentence):
     found = checked(code)
     assert (found.outcome, sentence in found.sentence) == (outcome, True), found
-    assert len(found.printed) <= sandbox_child.MAX_PRINTED
+    assert len(found.printed) <= child.MAX_PRINTED
     if outcome == "stopped" and "does not end" not in found.sentence:
         assert found.seconds < 6
     assert not leftovers()
@@ -340,7 +341,7 @@ def test_it_is_off_beyond_this_machine(monkeypatch, address, switch, allowed):
 
 
 def test_the_watcher_loads_no_torch(python):
-    ended = python("-c", "import engine.probes.sandbox, sys; print('torch' in sys.modules)")
+    ended = python("-c", "import engine.sandbox.watcher, sys; print('torch' in sys.modules)")
     assert ended.stdout == "False\n"
 
 

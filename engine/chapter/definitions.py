@@ -1,0 +1,120 @@
+"""What a table of the chapter is: its figures, and the experiment that measures them. Imports no torch."""
+
+from dataclasses import dataclass, field
+
+from engine.chapter.budget import Budget, BudgetName
+from engine.chapter.variants import VARIANTS, Variant
+
+PERPLEXITY, GAP, TRAIN = "validation_perplexity", "perplexity_gap", "train_perplexity"
+ACCURACY, WRONG_NOUN = "accuracy", "wrong_noun"
+# What each figure is called where it stands beside others of another kind.
+METRICS = {
+    PERPLEXITY: "held-out perplexity",
+    GAP: "points of perplexity above its counterpart",
+    TRAIN: "perplexity on the text it was trained on",
+    **{f"perplexity_{length}": f"perplexity at {length} tokens" for length in (64, 128, 256, 512)},
+    "score_std": "standard deviation of the scores",
+    "frozen_share": "share of rows over 0.99",
+    ACCURACY: "share of right answers",
+    WRONG_NOUN: "share that names the wrong noun of the pair",
+    "other": "share that names neither noun",
+    "train_accuracy": "share of right answers on sentences it was trained on",
+    "early_accuracy": "share of right tokens where nothing can be known",
+    "late_loss_nats": "loss in nats on the second half",
+    "early_loss_nats": "loss in nats where nothing can be known",
+    "in_context_nats": "in-context score, loss late minus loss early",
+}
+IN_POINTS = (ACCURACY, WRONG_NOUN)  # shares whose differences are told in points of a hundred
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChapterValue:
+    """What the chapter says of one figure.
+
+    low, high: the value, twice, when the chapter prints it; the range that its prose allows when not.
+    tolerance: the relative difference that still counts as reproduced.
+    printed: whether the digits stand in the chapter, or were inferred from its prose.
+    where: the section; conditions: what was not printed and had to be settled.
+    gap: why what is shipped lies outside, where it does.
+    """
+
+    low: float
+    high: float
+    tolerance: float
+    printed: bool
+    where: str
+    conditions: str = ""
+    gap: str = ""
+
+    def allows(self, figure: float) -> bool:
+        """Whether that counts as reproduced."""
+        low, high = self.low - abs(self.low) * self.tolerance, self.high + abs(self.high) * self.tolerance
+        return low <= figure <= high
+
+    @property
+    def middle(self) -> float:
+        """The value, or the middle of the range: what a difference is taken from."""
+        return (self.low + self.high) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One table of the chapter, on a text that the reader chooses or on a language of its own.
+
+    shows, hides: which of its claims the quick budget already shows, and which it cannot.
+    chapter: the chapter's figures by (variant, metric).
+    also: metrics that are told of every variant beside its own, though the chapter prints none of them.
+    own_budgets: budgets of variants that are trained in another way than the rest, by name and variant.
+    seeds: what a reference is of; own_seeds: of variants whose reference is of fewer.
+    beside: the row that a variant's gap is taken from, where that is not its parent.
+    models: where its variants are defined; one id may be another model in another table.
+    language: the id of the built-in language that is trained on in place of a text; see ``languages``.
+    """
+
+    id: str
+    title: str
+    question: str
+    variants: tuple[str, ...]
+    budgets: dict[BudgetName, Budget]
+    seeds: tuple[int, ...]
+    metric: str
+    chapter: dict[tuple[str, str], ChapterValue]
+    shows: str
+    hides: str
+    own_budgets: dict[tuple[BudgetName, str], Budget] = field(default_factory=dict)
+    own_seeds: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
+    beside: dict[str, str] = field(default_factory=dict)
+    models: dict[str, Variant] = field(default_factory=lambda: VARIANTS)
+    language: str = ""
+
+    @property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """What is shown beside the chapter, as (variant, metric): what was measured of all, then the rest."""
+        of_all = ((name, metric) for metric in (self.metric, *self.also) for name in self.variants)
+        return tuple(dict.fromkeys([*of_all, *self.chapter]))
+
+    def variant(self, variant_id: str) -> Variant:
+        """The variant of that id in this table.
+
+        Raises ValueError: when it is none of the table's; the message lists those there are.
+        """
+        if variant_id not in self.variants:
+            raise ValueError(
+                f"no variant {variant_id!r} in {self.id}; there are: {', '.join(self.variants)}."
+            )
+        return self.models[variant_id]
+
+    def seeds_of(self, variant_id: str) -> tuple[int, ...]:
+        """The seeds that the reference of a variant is of."""
+        return self.own_seeds.get(variant_id, self.seeds)
+
+    def budget(self, name: str, variant_id: str | None = None) -> Budget:
+        """The budget of that name, for a variant that may have one of its own.
+
+        Raises ValueError: when there is none.
+        """
+        for known, budget in self.budgets.items():
+            if known == name:
+                return self.own_budgets.get((known, variant_id or ""), budget)
+        raise ValueError(f"no budget {name!r}; there are: {', '.join(self.budgets)}.")

@@ -1,0 +1,108 @@
+"""The shipped reference: what the shipped code measured, with device, seeds and date. Imports no torch
+until weights are written or the code is vouched for.
+
+``checkpoints/reference/<experiment>.json`` holds figures and curves of all seeds; beside it lie the
+weights of the first seed of the models that pages load, in float16 and without optimiser state.
+"""
+
+import statistics
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from engine.chapter.experiments import EXPERIMENTS, GAP, LADDER, PERPLEXITY, Experiment
+from engine.system import files, paths
+
+# What pages look into; their weights are shipped.
+WEIGHTS = {
+    "averages": ("average", "average-positions", "average-added"),
+    "query-key-value": ("head-added",),
+    "ladder": LADDER.variants,
+    "positions": ("none", "learned", "sinusoidal", "rope", "alibi"),
+    "winograd-closed": ("one-block", "two-blocks"),
+    "winograd-open": ("one-block", "two-blocks"),
+    "induction": ("one-layer", "two-layers"),
+}
+
+
+@dataclass(frozen=True)
+class ReferenceRow:
+    """One variant: figures by seed, curves by seed as pairs of [step, the figure its table is about].
+
+    measured: with the gap to the variant's parent, seed by seed, where that was measured beside it.
+    losses: nats of the first 20 steps, see ``first_losses``; whoever gets the same has the same code.
+    """
+
+    measured: dict[str, dict[str, float | None]]
+    curves: dict[str, list[list[float]]]
+    losses: list[float]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds measured, ascending."""
+        return tuple(sorted(int(seed) for seed in self.measured))
+
+    def values(self, metric: str) -> list[float]:
+        """The figure of every seed that has one, by ascending seed."""
+        found = (self.measured[str(seed)].get(metric) for seed in self.seeds)
+        return [value for value in found if value is not None]
+
+    def mean(self, metric: str) -> float | None:
+        """Mean over the seeds, None without any."""
+        values = self.values(metric)
+        return statistics.fmean(values) if values else None
+
+    def sd(self, metric: str) -> float | None:
+        """Standard deviation over the seeds (n - 1), None under two."""
+        values = self.values(metric)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The shipped figures of one experiment at its chapter budget, or of one measurement.
+
+    A measurement trains no model: its ``code`` is empty, as are the curves and losses of its rows, and its
+    ``corpus_sha256`` where it reads no text. It is quick enough to be measured again.
+    device, threads, versions, date: where, with what and when they were measured.
+    code: digest of the sources that decide what training computes, as they were then.
+    """
+
+    id: str
+    device: str
+    threads: int
+    versions: dict[str, str]
+    date: str
+    corpus_sha256: str
+    code: str
+    rows: dict[str, ReferenceRow]
+
+
+@lru_cache(maxsize=32)
+def load(experiment_id: str) -> Reference | None:
+    """The shipped reference of an experiment, or None where none is shipped yet."""
+    data = files.read_json(paths.REFERENCE / f"{experiment_id}.json")
+    if data is None:
+        return None
+    rows = {name: ReferenceRow(**row) for name, row in data.pop("rows").items()}
+    if experiment_id in EXPERIMENTS:
+        _add_gaps(rows, EXPERIMENTS[experiment_id])
+    return Reference(rows=rows, **data)
+
+
+def _add_gaps(rows: dict[str, ReferenceRow], shown: Experiment) -> None:
+    """Paired by seed, so that what seeds share falls out."""
+    for name, row in rows.items():
+        other = rows.get(shown.beside.get(name) or shown.models[name].parent or "")
+        if other is None:
+            continue
+        for seed, figures in row.measured.items():
+            mine, theirs = figures.get(PERPLEXITY), other.measured.get(seed, {}).get(PERPLEXITY)
+            if mine is not None and theirs is not None:
+                figures[GAP] = mine - theirs
+
+
+def weights(experiment_id: str, variant_id: str) -> Path | None:
+    """The shipped weights of a variant (its first seed), or None where none are shipped."""
+    path = paths.REFERENCE / experiment_id / f"{variant_id}.safetensors"
+    return path if path.exists() else None

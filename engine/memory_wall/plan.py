@@ -1,0 +1,163 @@
+"""What to measure of the n x n wall, and the rows that come of it. Imports no torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import log2
+
+from engine.memory_wall.setting import (
+    DEVICES,
+    FIRST_TOKENS,
+    IMPLEMENTATIONS,
+    MAX_TOKENS,
+    WORKSPACE_BYTES,
+    Setting,
+    check_implementation,
+    check_range,
+)
+from engine.memory_wall.verdict import ENDED, State
+from engine.system.cores import usable_cores
+
+MIN_BUDGET_BYTES = 2**20 + WORKSPACE_BYTES
+SLOPE_ROWS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to measure.
+
+    tokens: the n, in any order; implementations: of ``IMPLEMENTATIONS``.
+    budget_bytes: "my card has so much"; on a CPU, cuBLAS's workspace is set aside from it, as it would be on
+    a card. None: what the device, or this machine less 15 %, can give.
+    device: of ``DEVICES``; threads: all usable cores when None; timed: False for bytes only.
+    address_space_bytes: a limit of the kernel on each worker, above what it takes when it has loaded.
+    Raises ValueError: when one of them is out of range; the message gives got and allowed.
+    """
+
+    tokens: tuple[int, ...]
+    implementations: tuple[str, ...] = IMPLEMENTATIONS
+    setting: Setting = field(default_factory=Setting)
+    budget_bytes: int | None = None
+    device: str = "cpu"
+    threads: int | None = None
+    timed: bool = True
+    address_space_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for n in self.tokens:
+            check_range("n", n, 1, MAX_TOKENS)
+        for name in self.implementations:
+            check_implementation(name)
+        if self.device not in DEVICES:
+            raise ValueError(f"device is {self.device!r}; allowed: {', '.join(DEVICES)}.")
+        if self.threads is not None:
+            check_range("threads", self.threads, 1, usable_cores())
+        if self.budget_bytes is not None and self.budget_bytes < MIN_BUDGET_BYTES:
+            raise ValueError(
+                f"the budget is {self.budget_bytes:,} bytes; allowed: at least {MIN_BUDGET_BYTES:,}."
+            )
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What the device's allocator holds beside tensors."""
+        return WORKSPACE_BYTES if self.device == "cuda" else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One n of one implementation.
+
+    state: "waiting" for the device, "running", then one of ``verdict.ENDED``; reason: a sentence with it.
+    peak_bytes: measured; predicted_bytes: by fake tensors, whether it fitted or not; closed_form_bytes: of
+    explicit forward only. On CUDA all three include cuBLAS's workspace. needed_bytes: alive at the allocation
+    that was refused. resident_bytes: growth of the worker's largest resident memory. step_ms: median of
+    repeats; spread_ms: their interquartile range; backend: the kernel that fused ran. runs_beside: trainings
+    that were under way on this machine, which makes its times those of a shared device.
+    """
+
+    n: int
+    implementation: str
+    state: State
+    peak_bytes: int | None = None
+    predicted_bytes: int | None = None
+    closed_form_bytes: int | None = None
+    needed_bytes: int | None = None
+    resident_bytes: int | None = None
+    step_ms: float | None = None
+    spread_ms: float | None = None
+    repeats: int | None = None
+    backend: str | None = None
+    runs_beside: int = 0
+    reason: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+def shared_words(runs_beside: int) -> str:
+    """What trainings beside a measurement do to it, in a sentence."""
+    runs = "a training" if runs_beside == 1 else f"up to {runs_beside} trainings"
+    return f"Times are of a shared device: {runs} ran beside. Bytes are what they are."
+
+
+def doubling(to: int, start: int = FIRST_TOKENS) -> tuple[int, ...]:
+    """128, 256, ... up to a number of tokens, and that number itself.
+
+    Raises ValueError: when it is below the first or beyond ``MAX_TOKENS``.
+    """
+    check_range("to", to, start, MAX_TOKENS)
+    found = []
+    n = start
+    while n < to:
+        found.append(n)
+        n *= 2
+    return (*found, to)
+
+
+def ratios(rows: Sequence[Row]) -> list[tuple[float | None, float | None]]:
+    """Of each row to the one before it of its implementation: time and bytes; None where there is none.
+
+    Source: the columns "x" of the chapter's table.
+    """
+    before: dict[str, Row] = {}
+    found = list[tuple[float | None, float | None]]()
+    for row in rows:
+        last = before.get(row.implementation)
+        before[row.implementation] = row
+        if last is None:
+            found.append((None, None))
+        else:
+            found.append((_ratio(row.step_ms, last.step_ms), _ratio(row.peak_bytes, last.peak_bytes)))
+    return found
+
+
+def _ratio(value: float | None, before: float | None) -> float | None:
+    return value / before if value and before else None
+
+
+def slopes(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
+    """Exponents of time and bytes in n by implementation, over its last four rows that are done.
+
+    The least-squares slope of log against log; None with fewer than two rows.
+    Source: the chapter's "time n^1.91, memory n^1.87".
+    """
+    found = {}
+    for name in dict.fromkeys(row.implementation for row in rows):
+        done = sorted(
+            (row for row in rows if row.implementation == name and row.state == "done"), key=lambda row: row.n
+        )[-SLOPE_ROWS:]
+        found[name] = {
+            "time": slope([(row.n, row.step_ms) for row in done if row.step_ms]),
+            "bytes": slope([(row.n, row.peak_bytes) for row in done if row.peak_bytes]),
+        }
+    return found
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float | None:
+    """Of the straight line through log(points), by least squares; None with fewer than two."""
+    if len({x for x, _ in points}) < 2:
+        return None
+    xs, ys = [log2(x) for x, _ in points], [log2(y) for _, y in points]
+    middle, height = sum(xs) / len(xs), sum(ys) / len(ys)
+    along = sum((x - middle) ** 2 for x in xs)
+    return sum((x - middle) * (y - height) for x, y in zip(xs, ys, strict=True)) / along

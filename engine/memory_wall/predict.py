@@ -1,0 +1,148 @@
+"""Bytes of any n without allocating them: ``python -m engine.memory_wall.predict --json REQUEST``.
+
+The layer's own code runs on fake tensors, which have sizes and no data, under the counter that also measures.
+A process of its own, so that neither the app nor the process that times anything loads what this needs.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from engine.memory_wall.attention import draw, step
+from engine.memory_wall.live_bytes import LiveBytes
+from engine.memory_wall.setting import (
+    CARDS_GB,
+    GB,
+    MAX_TOKENS,
+    WORKSPACE_BYTES,
+    Setting,
+    at_most,
+    check_implementation,
+    check_range,
+    largest_tensor_bytes,
+)
+
+BLOCKS = (
+    3  # of ``chunked``, the last ones, stand for all: what is left over, and two whole ones on the way back
+)
+_CHAPTER = Setting()
+
+
+@lru_cache(maxsize=4096)
+def predicted_bytes(n: int, implementation: str, setting: Setting = _CHAPTER, device: str = "cpu") -> int:
+    """Peak live tensor bytes, the workspace of cuBLAS not included; about 15 ms, whatever n is.
+
+    device: whose kernel ``fused`` is predicted for. For one that is not there torch assumes the one that
+    stores the scores; "cpu" stands for any that has a kernel of its own.
+    Raises ValueError: when n is out of range or there is no such implementation.
+    OverflowError: when a tensor would have more bytes than 64 bits count.
+    """
+    check_range("n", n, 1, MAX_TOKENS)
+    check_implementation(implementation)
+    if largest_tensor_bytes(n, implementation, setting) >= 2**63:
+        raise OverflowError(f"{implementation} at n = {n:,} has more bytes than 64 bits count.")
+    with FakeTensorMode(), LiveBytes() as live:
+        x, weights = draw(n, setting, device)
+        step(implementation, x, weights, setting, BLOCKS)
+    peak: int = live.peak_bytes
+    return peak
+
+
+def longest(
+    budget_bytes: int,
+    implementation: str,
+    setting: Setting = _CHAPTER,
+    workspace_bytes: int = WORKSPACE_BYTES,
+    device: str = "cpu",
+) -> int:
+    """The largest n whose predicted bytes fit a budget together with the workspace; 0: none.
+
+    At most ``MAX_TOKENS``.
+
+    Raises ValueError: when the budget is negative or there is no such implementation.
+    """
+    check_implementation(implementation)
+    if budget_bytes < 0:
+        raise ValueError(f"the budget is {budget_bytes:,} bytes; allowed: 0 or more.")
+    room = budget_bytes - workspace_bytes
+
+    def over(n: int) -> float:
+        try:
+            return predicted_bytes(n, implementation, setting, device) - room
+        except OverflowError:
+            return float("inf")
+
+    return largest(over, min(MAX_TOKENS, at_most(room, implementation, setting)))
+
+
+def largest(over: Callable[[int], float], high: int) -> int:
+    """The largest n of 1 ... high with over(n) <= 0, where over grows with n; 0 when there is none.
+
+    Every other step halves; the others look where a straight line between the ends is zero, since bytes are
+    straight in n, or nearly so where the ends are close.
+    """
+    if high < 1 or (below := over(1)) > 0:
+        return 0
+    if (above := over(high)) <= 0:
+        return high
+    low, halve = 1, above == float("inf")
+    while high - low > 1:
+        n = (low + high) // 2 if halve else low + int((high - low) * (below / (below - above)))
+        n = min(max(n, low + 1), high - 1)
+        value = over(n)
+        if value <= 0:
+            low, below = n, value
+        else:
+            high, above = n, value
+        halve = not halve or above == float("inf")
+    return low
+
+
+def longest_on_cards(
+    implementations: Sequence[str],
+    setting: Setting = _CHAPTER,
+    cards_gb: Sequence[float] = CARDS_GB,
+    device: str = "cpu",
+) -> list[dict[str, float | str]]:
+    """``longest`` for cards of so many GB (2^30 bytes each): rows of card_gb, implementation and n."""
+    return [
+        {"card_gb": card, "implementation": name, "n": longest(int(card * GB), name, setting, device=device)}
+        for card in cards_gb
+        for name in implementations
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Prints a line a row, then one with the longest n of each card. Returns the exit code.
+
+    REQUEST: an object with "setting" (of ``Setting``), "rows" (pairs of n and implementation), and, where
+    they are asked for, "device", "cards_gb" and "implementations" for the cards.
+    """
+    parser = argparse.ArgumentParser(prog="python -m engine.memory_wall.predict")
+    parser.add_argument("--json", required=True, metavar="REQUEST", help="one JSON object; see the docstring")
+    torch.set_num_threads(1)
+    try:
+        request = json.loads(parser.parse_args(arguments).json)
+        setting, device = Setting(**request["setting"]), request.get("device", "cpu")
+        for n, implementation in request["rows"]:
+            found = predicted_bytes(n, implementation, setting, device)
+            _say({"n": n, "implementation": implementation, "predicted_bytes": found})
+        if cards := request.get("cards_gb"):
+            _say({"longest": longest_on_cards(request["implementations"], setting, cards, device)})
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _say(line: dict[str, object]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Makes the shipped reference of finished runs, and vouches for the code that made it. Imports no torch
+until weights are written or first losses are asked for.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from engine.chapter.experiments import PERPLEXITY, experiment
+from engine.chapter.measurements import Figures, Measurement
+from engine.chapter.reference import WEIGHTS, Reference, ReferenceRow, load
+from engine.data import corpus
+from engine.data.languages import shelf
+from engine.models.config import ModelConfig
+from engine.runs.store import Run, Store
+from engine.system import files, paths
+
+VOUCHED_STEPS = 20
+
+
+def code_digest() -> str:
+    """sha256 of the sources that decide what training computes, cut to 16 hex digits."""
+    engine = paths.ROOT / "engine"
+    folders = (engine / "models", engine / "data" / "languages")
+    sources = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    sources += [engine / "training" / f"{name}.py" for name in ("evaluation", "tasks", "loop")]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+
+
+def first_losses(config: ModelConfig, language_id: str = "") -> list[float]:
+    """Training losses in nats of the first 20 steps, seed 0, on a CPU: of a language, or on made-up tokens.
+
+    Quick and free of any text, so that a test can tell whether changed code still trains the same.
+    """
+    import torch
+
+    from engine.chapter.budget import Budget
+    from engine.training.loop import Training
+    from engine.training.tasks import Task, TextTask, task_of_language
+
+    budget = Budget(steps=VOUCHED_STEPS, batch_size=4, context_length=64)
+    if language_id:
+        task: Task = task_of_language(shelf.load(language_id), seed=0)
+    else:
+        ids = torch.randint(config.vocab_size, (4096,), generator=torch.Generator().manual_seed(0))
+        task = TextTask(ids[:2048].repeat(2), ids[2048:], budget.context_length)
+    training = Training(config=config, budget=budget, seed=0, task=task)
+    return [training.advance().item() for _ in range(VOUCHED_STEPS)]
+
+
+def vouched_tolerance(config: ModelConfig) -> float:
+    """How far, in nats, first losses may lie apart: other processors and libraries add in another order.
+
+    A row of a wide undivided head is nearly all or nothing, so rounding decides between two close tokens.
+    """
+    return 1e-2 if config.score_scale == "none" and config.head_width >= 256 else 1e-3
+
+
+def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
+    """Make the shipped reference of finished chapter-budget runs. Returns the JSON's path.
+
+    Raises ValueError: when a variant has no finished run, or they differ in device, code or text.
+    """
+    from engine.training import checkpoint
+
+    done, chosen = list(runs), experiment(experiment_id)
+    of_variant: dict[str, list[Run]] = {}
+    for name in chosen.variants:
+        # Not by name: a run may have been made for another table. Two variants may differ in budget only.
+        asked = (chosen.variant(name).config, chosen.budget("chapter", name).decisive())
+        of_variant[name] = [run for run in done if (run.spec.config, run.spec.budget.decisive()) == asked]
+        if not of_variant[name]:
+            raise ValueError(f"{experiment_id} has no finished run of {name}.")
+    environment = _one_environment(done)
+    rows: dict[str, ReferenceRow] = {}
+    for name, found in of_variant.items():
+        mine = {str(run.spec.seed): run for run in found}
+        rows[name] = ReferenceRow(
+            measured={seed: run.measured for seed, run in mine.items()},
+            curves={seed: curve(store.directory(run.id), chosen.metric) for seed, run in mine.items()},
+            losses=[round(loss, 6) for loss in first_losses(chosen.variant(name).config, chosen.language)],
+        )
+    folder = paths.REFERENCE / experiment_id
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in WEIGHTS.get(experiment_id, ()):
+        run = next(run for run in of_variant[name] if run.spec.seed == chosen.seeds[0])
+        tensors, header = checkpoint.load(store.directory(run.id) / "checkpoint.safetensors")
+        # Half the size; what such a model says of a text moves in the fifth digit.
+        kept = {key: tensor.half() for key, tensor in tensors.items() if key.startswith("model.")}
+        checkpoint.save(folder / f"{name}.safetensors", kept, header)
+    reference = Reference(
+        id=experiment_id,
+        device=environment["device"],
+        threads=environment["threads"],
+        versions={key: environment[key] for key in ("lab", "torch", "python")},
+        date=time.strftime("%Y-%m-%d", time.gmtime(max(run.ended or 0 for run in done))),
+        corpus_sha256=done[0].spec.corpus_sha256,
+        code=code_digest(),
+        rows=rows,
+    )
+    path = paths.REFERENCE / f"{experiment_id}.json"
+    files.write_json(path, asdict(reference))
+    load.cache_clear()
+    return path
+
+
+def write_measurement(
+    measurement: Measurement, by_seed: Mapping[int, Figures], environment: Mapping[str, Any]
+) -> Path:
+    """Make the shipped reference of what was measured, today and on this machine. Returns the JSON's path."""
+    rows = {
+        name: ReferenceRow(
+            measured={str(seed): dict(figures.get(name, {})) for seed, figures in by_seed.items()},
+            curves={},
+            losses=[],
+        )
+        for name in measurement.variants
+    }
+    reference = Reference(
+        id=measurement.id,
+        device=environment["device"],
+        threads=environment["threads"],
+        versions={key: environment[key] for key in ("lab", "torch", "python")},
+        date=time.strftime("%Y-%m-%d", time.gmtime()),
+        corpus_sha256=corpus.sha256_of(measurement.corpus_id) if measurement.corpus_id else "",
+        code="",
+        rows=rows,
+    )
+    path = paths.REFERENCE / f"{measurement.id}.json"
+    files.write_json(path, asdict(reference))
+    load.cache_clear()
+    return path
+
+
+def curve(directory: Path, metric: str = PERPLEXITY) -> list[list[float]]:
+    """[step, that figure] of a run at its evaluations, as far as it came."""
+    return [
+        [record["step"], round(record[metric], 3)]
+        for record in files.records(directory)
+        if record.get(metric) is not None
+    ]
+
+
+def _one_environment(runs: list[Run]) -> dict[str, Any]:
+    first = runs[0]
+    for run in runs[1:]:
+        if (run.environment, run.spec.corpus_sha256) != (first.environment, first.spec.corpus_sha256):
+            raise ValueError(
+                f"runs #{first.id} and #{run.id} differ in device, versions or text; "
+                f"a reference is of one kind."
+            )
+    return first.environment

@@ -1,0 +1,245 @@
+"""What was measured of one choice of budget, seeds and text: runs, curves, figures. Reads, never writes.
+
+A result is found by the digest of what was asked, so a page shows whatever was measured of its settings,
+by this session, another one, or the command line, and needs to remember nothing.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from engine.chapter import reference
+from engine.chapter.experiments import PERPLEXITY, ChapterValue, Experiment
+from engine.chapter.reference import ReferenceRow
+from engine.data import corpus
+from engine.runs.spec import RunSpec
+from engine.runs.store import ACTIVE, Run, Store
+from engine.system import files
+from lab.charts.lines import Curve, Point
+
+UNENDED = ("queued", *ACTIVE)
+MEASURED = ("done", "diverged")
+Listed = tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant's line in the table. yours: the figure of every seed that ended with one."""
+
+    variant: str
+    chapter: ChapterValue | None
+    reference: ReferenceRow | None
+    yours: dict[int, float]
+    diverged: int
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over the seeds."""
+        return statistics.fmean(self.yours.values()) if self.yours else None
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation over the seeds (n - 1), None under two."""
+        return statistics.stdev(self.yours.values()) if len(self.yours) > 1 else None
+
+
+class Sweep:
+    """The runs of one choice of settings, as they stand now.
+
+    wanted: what is asked for, by digest. newest: its newest run, where there is one; measured: the newest
+    that ended with a result. runs: the newest ones in order; unended: those that wait or are carried out;
+    missing: what none has measured.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        wanted: dict[str, RunSpec],
+        store: Store,
+        known: Sequence[Run] | None = None,
+    ) -> None:
+        """known: the runs of these digests, oldest first, when they were read already."""
+        self.experiment = experiment
+        self.wanted = wanted
+        self.store = store
+        self.newest: dict[str, Run] = {}
+        self.measured: dict[str, Run] = {}
+        if known is None:
+            known = store.runs(digests=list(wanted)) if wanted else []
+        self._known = known
+        for run in known:
+            self.newest[run.digest] = run
+            if run.state in MEASURED:
+                self.measured[run.digest] = run
+        self.runs = [self.newest[digest] for digest in wanted if digest in self.newest]
+        self.unended = [run for run in self.runs if run.state in UNENDED]
+        self.missing = [spec for digest, spec in wanted.items() if digest not in self.measured]
+
+    @classmethod
+    def of(cls, experiment: Experiment, specs: Sequence[RunSpec], store: Store) -> "Sweep":
+        """The sweep of these specs."""
+        return cls(experiment, {spec.digest: spec for spec in specs}, store)
+
+    def again(self) -> "Sweep":
+        """The same choice, read anew."""
+        return Sweep(self.experiment, self.wanted, self.store)
+
+    def part(self, keep: Callable[[RunSpec], bool], experiment: Experiment | None = None) -> "Sweep":
+        """What of it was asked for so, as it was read. experiment: whose it is, where a sweep joins two."""
+        wanted = {digest: spec for digest, spec in self.wanted.items() if keep(spec)}
+        known = [run for run in self._known if run.digest in wanted]
+        return Sweep(experiment or self.experiment, wanted, self.store, known)
+
+    @property
+    def of_the_chapters_text(self) -> bool:
+        """Whether the chapter's figures, which are Shakespeare's, say anything about these runs."""
+        return all(spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256 for spec in self.wanted.values())
+
+    @property
+    def states(self) -> list[tuple[int, int, str]]:
+        """Changes when a run was started, resumed, or ended."""
+        return [(run.id, run.attempt, run.state) for run in self.runs]
+
+    def step(self, run: Run) -> int:
+        """How far a run is: the step of its newest record."""
+        return run.spec.budget.steps if run.state in MEASURED else int(self.last(run).get("step", 0))
+
+    def last(self, run: Run) -> dict[str, Any]:
+        """A run's newest record, empty before the first."""
+        return files.last_record(self.store.directory(run.id))
+
+    @property
+    def progress(self) -> float:
+        """The share of all steps that are done, from 0 to 1."""
+        total = sum(spec.budget.steps for spec in self.wanted.values())
+        return sum(self.step(run) for run in self.runs) / total if total else 0.0
+
+    def curves(self, variant: str, metric: str = PERPLEXITY) -> tuple[Curve, ...]:
+        """One curve a seed that has begun. An ended run that never evaluated gives way to an earlier one.
+
+        metric: what is looked at, by its name in the records.
+        """
+        found = []
+        for run in self.runs:
+            if self.wanted[run.digest].variant != variant:  # the run may have been made under another name
+                continue
+            curve = self.curve(run, metric)
+            if not curve.points and run.state not in UNENDED and run.digest in self.measured:
+                curve = self.curve(self.measured[run.digest], metric)
+            if curve.points:
+                found.append(curve)
+        return tuple(found)
+
+    def curve(self, run: Run, metric: str = PERPLEXITY) -> Curve:
+        """One run's evaluations so far."""
+        directory = self.store.directory(run.id)
+        return Curve(evaluations(directory, _stamp(directory), metric), run.state == "diverged")
+
+    def lists(self, variant: str, metric: str) -> tuple[dict[int, Listed], ...]:
+        """What records hold as a list, one number a block: by step, one dictionary a seed that has begun."""
+        found = []
+        for run in self.runs:
+            if self.wanted[run.digest].variant == variant:
+                candidates = [run] if run.state in UNENDED else [run, self.measured.get(run.digest, run)]
+                for one in candidates:
+                    directory = self.store.directory(one.id)
+                    if held := listed(directory, _stamp(directory), metric):
+                        found.append(dict(held))
+                        break
+        return tuple(found)
+
+    def table(self) -> Iterator[tuple[object, ...]]:
+        """Every evaluation of every newest run, for a file; the first row names the columns."""
+        yield "experiment", "variant", "budget", "text", "seed", "run", "state", "step", "held_out_perplexity"
+        titles = dict(corpus.listing())
+        for run in self.runs:
+            spec = self.wanted[run.digest]
+            text = titles.get(spec.corpus, spec.corpus)
+            for step, value in self.curve(run).points:
+                yield (
+                    self.experiment.id,
+                    spec.variant,
+                    spec.budget_name,
+                    text,
+                    spec.seed,
+                    run.id,
+                    run.state,
+                    step,
+                    value,
+                )
+
+    def rows(self) -> list[Row]:
+        """The table, one row a variant."""
+        return [self.row(variant, self.experiment.metric) for variant in self.experiment.variants]
+
+    def row(self, variant: str, metric: str) -> Row:
+        """One variant's figure of that name, as its runs ended with it."""
+        shipped = reference.load(self.experiment.id)
+        runs = [run for digest, run in self.measured.items() if self.wanted[digest].variant == variant]
+        values = {run.spec.seed: run.measured.get(metric) for run in runs if run.state == "done"}
+        return Row(
+            variant=variant,
+            chapter=self.experiment.chapter.get((variant, metric)),
+            reference=shipped.rows.get(variant) if shipped else None,
+            yours={seed: value for seed, value in values.items() if value is not None},
+            diverged=len(runs) - sum(value is not None for value in values.values()),
+        )
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How much higher one mean is than another. noise: whether that is within seed noise; None: unknown."""
+
+    points: float
+    noise: bool | None
+
+    @property
+    def level(self) -> bool:
+        """Whether it would be printed as 0.0."""
+        return abs(self.points) < 0.05
+
+
+def difference(row: Row, other: Row) -> Gap | None:
+    """The gap between two rows, None as long as one has no figure.
+
+    It is within seed noise when it is under two standard deviations of the paired differences; with fewer
+    than two seeds in common nobody knows.
+    """
+    if row.mean is None or other.mean is None:
+        return None
+    paired = [row.yours[seed] - other.yours[seed] for seed in row.yours if seed in other.yours]
+    if len(paired) < 2:
+        return Gap(row.mean - other.mean, None)
+    gap = statistics.fmean(paired)
+    return Gap(gap, abs(gap) < 2 * statistics.stdev(paired))
+
+
+@lru_cache(maxsize=1024)
+def evaluations(directory: Path, _stamp: tuple[int, int], metric: str = PERPLEXITY) -> tuple[Point, ...]:
+    """(step, held-out perplexity, or another figure) of a run so far; read anew when its file has changed."""
+    return tuple(
+        (int(record["step"]), float(record[metric]))
+        for record in files.records(directory)
+        if record.get(metric) is not None
+    )
+
+
+@lru_cache(maxsize=256)
+def listed(directory: Path, _stamp: tuple[int, int], metric: str) -> tuple[tuple[int, Listed], ...]:
+    """(step, numbers) of a run so far, of what its records hold as a list; None is no finite number."""
+    return tuple(
+        (int(record["step"]), tuple(record[metric]))
+        for record in files.records(directory)
+        if record.get(metric)
+    )
+
+
+def _stamp(directory: Path) -> tuple[int, int]:
+    try:
+        status = (directory / "metrics.jsonl").stat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns

@@ -1,0 +1,194 @@
+"""The reproducibility card of a run: all that is needed to do it again, for people and as data."""
+
+import csv
+import io
+import json
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.chapter.budget import Budget
+from engine.chapter.experiments import BREAKING, EXPERIMENTS, Experiment
+from engine.data import corpus
+from engine.data.languages import shelf
+from engine.models.config import ModelConfig
+from engine.runs.launch import OWN
+from engine.runs.spec import RunSpec
+from engine.runs.store import Run
+from lab.runs.view import metric, model_name
+from lab.words import duration, quantity
+
+NOT_YET = "recorded when the run ends"
+NEVER = "not recorded: it ended before it could be"
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command line that repeats a run, or None and why there is none."""
+
+    line: str | None
+    why_not: str = ""
+
+
+def command(run: Run) -> Command:
+    """How to do the run again from a shell."""
+    spec, known = run.spec, EXPERIMENTS.get(run.spec.experiment)
+    if spec.start_run is not None:
+        return Command(
+            None,
+            f"No command repeats it: it started with the weights of run #{spec.start_run}. Run again does.",
+        )
+    if spec.experiment == BREAKING.id:
+        return Command(
+            None, "No command repeats it: its warmup or learning rate was chosen by hand. Run again does."
+        )
+    if known is not None and spec.variant == OWN:
+        return Command(None, "No command repeats it: the model is your own. Run again does.")
+    if known is None or spec.variant not in known.variants:
+        return Command(None, "No command repeats it: its experiment or variant is no longer part of the lab.")
+    if _config_today(known, spec) != spec.config or _budget_today(known, spec) != spec.budget:
+        return Command(
+            None,
+            f"No command repeats it: {_other(known, run)} is not what it is in the lab today. "
+            "Run again keeps it.",
+        )
+    words = ["python", "-m", "engine", "run", spec.experiment, "--budget", spec.budget_name]
+    words += ["--seeds", str(spec.seed), "--variant", spec.variant]
+    if spec.corpus != (known.language or corpus.TINYSHAKESPEARE):
+        words += ["--corpus", spec.corpus]
+    return Command(shlex.join(words))
+
+
+def _config_today(known: Experiment, spec: RunSpec) -> ModelConfig:
+    config = known.variant(spec.variant).config
+    # An edited language has words of its own, which are no part of the variant.
+    return replace(config, vocab_size=spec.config.vocab_size) if known.language else config
+
+
+def _budget_today(known: Experiment, spec: RunSpec) -> Budget | None:
+    return known.budget(spec.budget_name, spec.variant) if spec.budget_name in known.budgets else None
+
+
+def _other(known: Experiment, run: Run) -> str:
+    if _config_today(known, run.spec) != run.spec.config:
+        return f"the configuration of {run.spec.variant}"
+    return f"its {run.spec.budget_name} budget"
+
+
+def changed_fields(run: Run) -> dict[str, Any]:
+    """The fields of the configuration that differ from the root of all variants."""
+    root = ModelConfig().to_dict()
+    return {name: value for name, value in run.spec.config.to_dict().items() if value != root[name]}
+
+
+def lines(run: Run, step: int, seconds: float | None) -> list[tuple[str, str]]:
+    """The card as (label, text), both plain text. step, seconds: how far the run is, and trained."""
+    spec, environment = run.spec, run.environment
+    missing = NEVER if run.state in ("failed", "cancelled", "interrupted") else NOT_YET
+    changed = ", ".join(f"{name} {_word(value)}" for name, value in changed_fields(run).items())
+    budget, pace = spec.budget, "" if seconds is None else f" in {duration(seconds)}"
+    versions = [f"{name} {environment[key]}" for name, key in _VERSIONS if key in environment]
+    device = environment.get("device", missing)
+    if "threads" in environment:
+        threads = environment["threads"]
+        device += f", {threads} thread{'' if threads == 1 else 's'}"
+    card = [
+        ("Seed", str(spec.seed)),
+        ("Text", f"{corpus_title(spec.corpus)}, {cut(spec.corpus_sha256)}"),
+        ("Configuration", changed or "all fields as in the root, no context"),
+        (
+            "Budget",
+            f"{spec.budget_name}: {budget.steps:,} steps of {budget.batch_size} × {budget.context_length} "
+            f"tokens, learning rate {budget.learning_rate:g}",
+        ),
+        ("Step", f"{step:,}{pace}"),
+        ("Versions", ", ".join(versions) or missing),
+        ("Device", device),
+    ]
+    if spec.start_run is not None:
+        card.insert(0, ("Weights", f"begins with those of run #{spec.start_run}, with a fresh optimiser"))
+    if run.measured:
+        card.insert(0, ("Measured", _measured(run)))
+    if run.attempt > 1:
+        card.append(("Attempts", str(run.attempt)))
+    return card
+
+
+_VERSIONS = (("lab", "lab"), ("torch", "torch"), ("Python", "python"))
+
+
+def as_json(run: Run, step: int, seconds: float | None) -> str:
+    """The whole card as JSON, hashes and configuration in full."""
+    spec = run.spec
+    card = {
+        "run": run.id,
+        "experiment": spec.experiment,
+        "variant": spec.variant,
+        "model": model_name(run),
+        "state": run.state,
+        "reason": run.reason,
+        "measured": run.measured,
+        "seed": spec.seed,
+        "start_from": spec.start_from,
+        "text": {"id": spec.corpus, "title": corpus_title(spec.corpus), "sha256": spec.corpus_sha256},
+        "configuration": spec.config.to_dict(),
+        "budget": {"name": spec.budget_name, **spec.budget.to_dict()},
+        "environment": run.environment,
+        "step": step,
+        "seconds": seconds,
+        "attempts": run.attempt,
+        "digest": run.digest,
+        "command": command(run).line,
+    }
+    return json.dumps(card, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def metrics_csv(records: Sequence[dict[str, Any]]) -> str:
+    """Every record of a run as CSV, a column a metric, in the order they first appear."""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return out.getvalue()
+
+
+def corpus_title(corpus_id: str) -> str:
+    """A text's or language's title, or its id when it is no longer on this machine."""
+    if shelf.is_language(corpus_id):
+        with suppress(ValueError):
+            return shelf.title(corpus_id)
+    return dict(corpus.listing()).get(corpus_id, corpus_id)
+
+
+def cut(digest: str) -> str:
+    """A hash short enough to compare by eye: its two ends."""
+    return digest if len(digest) <= 16 else f"{digest[:8]}…{digest[-4:]}"
+
+
+def figure_name(name: str) -> str:
+    """A metric for people: "held-out perplexity"."""
+    return name.replace("validation", "held-out").replace("_", " ")
+
+
+def _measured(run: Run) -> str:
+    main = metric(run)
+    others = [name for name in run.measured if name != main]
+    parts = [
+        f"{figure_name(name)} {quantity(run.measured[name], 2)}"
+        for name in (main, *others)
+        if name in run.measured
+    ]
+    return ", ".join(parts)
+
+
+def _word(value: object) -> str:
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

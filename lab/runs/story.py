@@ -1,0 +1,104 @@
+"""What happened to a run and what to do next, in two sentences."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+from engine.runs.store import Run, Store
+from engine.system import files
+from lab.runs.card import figure_name
+from lab.runs.view import curve, held_out, metric, time_left, waiting_text
+from lab.words import duration, quantity
+
+LOG_LINES, LOG_BYTES = 20, 8192
+
+
+def story(store: Store, run: Run, before: int) -> str:
+    """Plain text. before: how many queued runs are older."""
+    directory = store.directory(run.id)
+    record = files.last_record(directory)
+    step = int(record.get("step", 0))
+    match run.state:
+        case "queued":
+            goes_on = f" It goes on from step {saved:,}." if (saved := checkpoint_step(directory)) else ""
+            return f"Queued, {waiting_text(before)}. It starts when a place is free.{goes_on}"
+        case "starting" | "running":
+            return _running(run, directory, step, time_left(run, record), record)
+        case "done":
+            took = f" in {duration(run.seconds)}" if run.seconds is not None else ""
+            value = held_out(run, curve(directory))
+            figure = f"{figure_name(metric(run))} {quantity(value, 2)}"
+            return f"Done{took}: {figure} after {run.spec.budget.steps:,} steps."
+        case "diverged":
+            rate = run.spec.budget.learning_rate
+            return (
+                f"{_sentence(run.reason)} That is a result, not a fault: at learning rate {rate:g} this "
+                f"model does not stay on course. A smaller learning rate is the first thing to try."
+            )
+        case "failed":
+            what = _sentence(run.reason, first=False)
+            return f"Failed: {what} Nothing else was stopped. {_remedy(run, directory)}"
+        case "cancelled":
+            return f"Cancelled {_sentence(run.reason, first=False)} {_goes_on(directory)}"
+    return f"Interrupted: {_sentence(run.reason, first=False)} {_goes_on(directory)}"
+
+
+def _running(run: Run, directory: Path, step: int, left: str, record: dict[str, float]) -> str:
+    if files.stop_requested(directory, run.attempt):
+        return "It was asked to stop: it saves a checkpoint and ends, within two seconds."
+    if not record:
+        return "Starting: it loads the text and measures the untrained model."
+    speed = record.get("tokens_per_s")
+    parts = [f"Running: step {step:,} of {run.spec.budget.steps:,}", left]
+    parts.append(f"{speed:,.0f} tokens a second" if speed else "")
+    return ", ".join(part for part in parts if part) + "."
+
+
+def _remedy(run: Run, directory: Path) -> str:
+    if run.reason.startswith("out of memory"):
+        return "Close what else uses memory, or choose a smaller model or batch, then run it again."
+    if run.reason.startswith("disk full"):
+        return f"Free some space. {_goes_on(directory)}"
+    return f"The last lines of its log may say more. {_goes_on(directory)}"
+
+
+def _goes_on(directory: Path) -> str:
+    step = checkpoint_step(directory)
+    if step is None:
+        return "It saved no checkpoint: run it again from the start."
+    return f"Resume goes on from step {step:,}."
+
+
+def _sentence(text: str, first: bool = True) -> str:
+    text = text.strip() or "no reason was recorded"
+    head = text[0].upper() if first else text[0]
+    return head + text[1:] + ("" if text.endswith((".", "?", "…")) else ".")
+
+
+def checkpoint_step(directory: Path) -> int | None:
+    """The step a run would go on from, read from the checkpoint's header without torch."""
+    path = directory / "checkpoint.safetensors"
+    try:
+        return _header_step(path, path.stat().st_mtime_ns)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@lru_cache(maxsize=256)
+def _header_step(path: Path, stamp: int) -> int:  # noqa: ARG001 - a changed file is another entry
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > 10_000_000:
+            raise ValueError("not a header")
+        return int(json.loads(json.loads(file.read(size))["__metadata__"]["lab"])["step"])
+
+
+def log_tail(directory: Path) -> str:
+    """The last lines that the trainer printed; empty when it printed nothing."""
+    try:
+        with (directory / "log.txt").open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - LOG_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.rstrip().splitlines()[-LOG_LINES:])

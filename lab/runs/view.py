@@ -1,0 +1,222 @@
+"""What the list of runs shows: names, order, filters, curves, and when it has to be drawn again.
+
+Metrics are read for the rows shown only, and again only when their file changed, so that a long history
+costs a tick nothing. What was read is shared by all sessions.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from engine.chapter.experiments import EXPERIMENTS, PERPLEXITY
+from engine.chapter.variants import VARIANTS, Variant
+from engine.runs.store import ACTIVE, ENDED, Run, State, Store, open_store
+from engine.system import files
+from lab.words import about, duration, plain
+
+# As people read them: "starting" is a running run that has not trained yet.
+SHOWN_STATES: tuple[State, ...] = (
+    "queued",
+    "running",
+    "done",
+    "failed",
+    "cancelled",
+    "interrupted",
+    "diverged",
+)
+COLUMNS = ("state", "run", "experiment", "model", "progress", "curve", "held-out", "took", "reason")
+ENDED_AS_WANTED = ("done", "diverged")
+
+Stamp = tuple[int, int] | None  # when a file was last written, and its length
+Curve = tuple[tuple[int, float | None, float | None], ...]
+
+
+def shown_state(run: Run) -> State:
+    """The run's state as the list names it."""
+    return "running" if run.state == "starting" else run.state
+
+
+def model_name(run: Run) -> str:
+    """Which model a run trains: "average replaces, seed 2"; the bare id where the variant is no more."""
+    known = rung(run)
+    return f"{known.short if known else run.spec.variant}, seed {run.spec.seed}"
+
+
+def rung(run: Run) -> Variant | None:
+    """The variant that a run trains, in the table of its experiment; None where it is no more."""
+    known = EXPERIMENTS.get(run.spec.experiment)
+    return (known.models if known else VARIANTS).get(run.spec.variant)
+
+
+def metric(run: Run) -> str:
+    """The figure that its experiment compares."""
+    known = EXPERIMENTS.get(run.spec.experiment)
+    return known.metric if known else PERPLEXITY
+
+
+def opened() -> tuple[Store, object, list[Run]]:
+    """The store, its ledger's stamp and every run, oldest first; the ledger is read only when it changed.
+
+    Where it cannot be read the page says so and ends.
+    """
+    try:
+        store = open_store()
+        stamp = ledger_stamp(store)
+        return store, stamp, _runs_at(store, stamp)
+    except (sqlite3.Error, OSError) as error:
+        why = plain(str(error))
+        st.markdown(f":red[The list of runs cannot be read: {why}. Free some space, then reload.]")
+        st.stop()
+
+
+@lru_cache(maxsize=2)
+def _runs_at(store: Store, stamp: object) -> list[Run]:  # noqa: ARG001 - a changed ledger is another entry
+    return store.runs()
+
+
+def ledger_stamp(store: Store) -> tuple[Stamp, Stamp]:
+    """Changes whenever a run was written, and only then.
+
+    The write-ahead log is there, empty, whenever somebody reads; only one with content counts.
+    """
+    log = _stamp(store.root / "store.sqlite-wal")
+    return _stamp(store.root / "store.sqlite"), log if log and log[1] else None
+
+
+def records_stamp(store: Store, active: Iterable[int]) -> tuple[Stamp, ...]:
+    """Changes whenever one of these runs recorded something."""
+    return tuple(_stamp(store.directory(run_id) / "metrics.jsonl") for run_id in active)
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def ordered(runs: Iterable[Run]) -> list[Run]:
+    """What trains first, then what waits in its order, then the past, newest first."""
+    training, waiting, past = list[Run](), list[Run](), list[Run]()
+    for run in runs:
+        (training if run.state in ACTIVE else past if run.state in ENDED else waiting).append(run)
+    return [*reversed(training), *waiting, *reversed(past)]
+
+
+def matching(runs: Iterable[Run], search: str, states: Sequence[str], experiment: str | None) -> list[Run]:
+    """Runs in one of the states (all, when none is named), of the experiment, with every word in them."""
+    words = search.lower().split()
+    return [
+        run
+        for run in runs
+        if (not states or shown_state(run) in states)
+        and experiment in (None, run.spec.experiment)
+        and (not words or all(word in _haystack(run) for word in words))
+    ]
+
+
+def _haystack(run: Run) -> str:
+    known = rung(run)
+    parts = (
+        f"#{run.id}",
+        run.spec.experiment,
+        run.spec.variant,
+        known.title if known else "",
+        model_name(run),
+        run.spec.budget_name,
+        run.spec.corpus,
+        shown_state(run),
+        run.reason,
+        run.user,
+    )
+    return "\n".join(parts).lower()
+
+
+def curve(directory: Path, figure: str = PERPLEXITY) -> Curve:
+    """(step, that figure, held-out loss in nats) at every evaluation so far."""
+    stamp = _stamp(directory / "metrics.jsonl")
+    return _curve(directory, stamp, figure) if stamp else ()
+
+
+@lru_cache(maxsize=2048)
+def _curve(directory: Path, stamp: Stamp, figure: str) -> Curve:  # noqa: ARG001 - a changed file is another entry
+    points = []
+    with suppress(OSError):
+        for line in (directory / "metrics.jsonl").read_bytes().split(b"\n")[:-1]:
+            if b'"validation_' in line:  # one record in ten: the others need no parsing
+                with suppress(ValueError, KeyError):
+                    record = json.loads(line)
+                    points.append(
+                        (
+                            int(record["step"]),
+                            record.get(figure),
+                            record.get("validation_loss_nats"),
+                        )
+                    )
+    return tuple(points)
+
+
+def held_out(run: Run, points: Curve) -> float | None:
+    """The final figure; of a run that goes on, or can, the newest so far; else none."""
+    if run.state in ENDED_AS_WANTED:
+        return run.measured.get(metric(run))
+    if run.state == "failed" or not points:
+        return None
+    return points[-1][1]
+
+
+def step_of(run: Run, record: dict[str, Any]) -> int:
+    """How far a run came. record: its newest."""
+    return run.spec.budget.steps if run.state == "done" else int(record.get("step", 0))
+
+
+def time_left(run: Run, record: dict[str, Any]) -> str:
+    """ "about 9 min left", from its own speed so far; nothing before there is any."""
+    step, seconds = record.get("step", 0), record.get("seconds", 0.0)
+    if not step or seconds <= 0:
+        return ""
+    return f"{about((run.spec.budget.steps - step) * seconds / step)} left"
+
+
+def waiting_text(before: int) -> str:
+    """What stands before a queued run."""
+    return "next" if before == 0 else f"{before:,} run{'' if before == 1 else 's'} before it"
+
+
+def table(store: Store, runs: Sequence[Run], queued: Sequence[int]) -> pd.DataFrame:
+    """One row a run, in the order given. queued: ids of all that wait, oldest first."""
+    rows = [_row(store, run, queued) for run in runs]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _row(store: Store, run: Run, queued: Sequence[int]) -> tuple[object, ...]:
+    directory = store.directory(run.id)
+    waits = run.state == "queued" and run.attempt == 1
+    points = () if waits else curve(directory, metric(run))
+    record = {} if waits or run.state == "done" else files.last_record(directory)
+    reason, seconds = run.reason, run.seconds
+    if run.state == "queued":
+        reason = waiting_text(queued.index(run.id) if run.id in queued else 0)
+    elif run.state in ACTIVE:
+        stopping = files.stop_requested(directory, run.attempt)
+        reason = "saves a checkpoint, then stops" if stopping else time_left(run, record)
+        seconds = record.get("seconds")
+    return (
+        [shown_state(run)],
+        run.id,
+        run.spec.experiment,
+        model_name(run),
+        min(1.0, round(step_of(run, record) / run.spec.budget.steps, 2)),
+        [nats for _, _, nats in points if nats is not None],
+        held_out(run, points),
+        "" if seconds is None else duration(seconds),
+        reason,
+    )

@@ -1,0 +1,203 @@
+"""The ladder as a dot plot: what the chapter says of every variant, the shipped reference, and yours."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.chapter import reference
+from engine.chapter.experiments import EXPERIMENTS, ChapterValue, Experiment
+from engine.data import corpus
+from engine.runs.store import Run
+from lab.charts.vega import COLOR, GRAY, INK, Spec, chart
+from lab.shell.styles import style
+
+METRIC = "validation_perplexity"
+ROW, AXIS = 26, 38  # px
+LEGEND = {
+    "printed": "**|** chapter, printed",
+    "range": ":gray[■] chapter, inferred range",
+    "reference": "○ shipped reference",
+    "chapter": "● yours",
+    "quick": "● pale: yours on the quick budget",
+}
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One row. yours, quick: the reader's mean at the chapter's budget, and at the quick one."""
+
+    variant: str
+    name: str
+    chapter: ChapterValue | None
+    reference: float | None
+    yours: float | None
+    quick: float | None
+
+
+def rungs(runs: Sequence[Run]) -> list[Rung]:
+    """Every variant whose held-out perplexity the chapter gives, in the order of its tables."""
+    found: dict[str, Rung] = {}
+    for experiment in EXPERIMENTS.values():
+        shipped = reference.load(experiment.id) if experiment.metric == METRIC else None
+        for name in experiment.variants:
+            value = experiment.chapter.get((name, METRIC))
+            if value is None or name in found:
+                continue
+            row = shipped.rows.get(name) if shipped else None
+            found[name] = Rung(
+                variant=name,
+                name=experiment.variant(name).short,
+                chapter=value,
+                reference=row.mean(METRIC) if row else None,
+                yours=_mean(runs, experiment, name, "chapter"),
+                quick=_mean(runs, experiment, name, "quick"),
+            )
+    return list(found.values())
+
+
+def _mean(runs: Iterable[Run], experiment: Experiment, name: str, budget: str) -> float | None:
+    """Over seeds, of the newest run each; the model, the budget and the text are the chapter's."""
+    by_seed = {
+        run.spec.seed: run.measured.get(METRIC)
+        for run in runs
+        if run.state == "done"
+        and not run.spec.start_from
+        and run.spec.config == experiment.variant(name).config
+        and run.spec.budget == experiment.budget(budget, name)
+        and run.spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256
+    }
+    values = [value for value in by_seed.values() if value is not None]
+    return statistics.fmean(values) if values else None
+
+
+def legend(rows: Sequence[Rung]) -> str:
+    """What the marks that are drawn mean, as one line of Markdown."""
+    drawn = {
+        "printed": any(row.chapter and row.chapter.printed for row in rows),
+        "range": any(row.chapter and not row.chapter.printed for row in rows),
+        "reference": any(row.reference is not None for row in rows),
+        "chapter": any(row.yours is not None for row in rows),
+        "quick": any(_only_quick(row) for row in rows),
+    }
+    return "\u2003 ".join(text for kind, text in LEGEND.items() if drawn[kind])
+
+
+def _only_quick(row: Rung) -> bool:
+    return row.yours is None and row.quick is not None
+
+
+def height(rows: Sequence[Rung]) -> int:
+    """Of the whole chart, in px."""
+    return AXIS + ROW * len(rows)
+
+
+def spec(rows: Sequence[Rung]) -> Spec:
+    """The dot plot. A quick figure is pale: it says little about what the chapter prints."""
+    low, high = _bounds(rows)
+    names = "[" + ", ".join(f"'{row.name}'" for row in rows) + "]"
+    x = {
+        "field": "value",
+        "type": "quantitative",
+        "scale": {"type": "log", "domain": [low, high], "nice": False},
+        "axis": {
+            "orient": "top",
+            "values": [v for v in _ROUND if low <= v <= high],
+            "format": "~r",
+            "title": None,
+            "grid": False,
+            "domain": False,
+            "ticks": False,
+            "labelOverlap": "greedy",
+        },
+    }
+    y = {
+        "field": "row",
+        "type": "quantitative",
+        "scale": {"domain": [len(rows) - 0.5, -0.5], "nice": False, "zero": False},
+        "axis": {
+            "values": list(range(len(rows))),
+            "labelExpr": f"{names}[datum.value]",
+            "labelColor": INK,
+            "labelLimit": 220,
+            "title": None,
+            "grid": False,
+            "domain": False,
+            "ticks": False,
+            "labelPadding": 10,
+        },
+    }
+    tooltip = [
+        {"field": "name", "title": "model"},
+        {"field": "kind", "title": "whose"},
+        {"field": "said", "title": "held-out perplexity"},
+    ]
+
+    def layer(kind: str, mark: Spec, **encoding: Any) -> Spec:
+        return {
+            "data": {"name": "marks"},
+            "transform": [{"filter": f"datum.mark == '{kind}'"}],
+            "mark": {"opacity": 1, **mark},
+            "encoding": {"x": x, "y": y, "tooltip": tooltip, **encoding},
+        }
+
+    gray = {"color": GRAY}
+    rules = {
+        "data": {"name": "rows"},
+        "mark": {"type": "rule", "opacity": 0.25, **gray},
+        "encoding": {"x": {"datum": low}, "x2": {"datum": high}, "y": y},
+    }
+    layers = [
+        rules,
+        layer("range", {"type": "rule", "strokeWidth": 10, **gray, "opacity": 0.4}, x2={"field": "to"}),
+        layer("printed", {"type": "tick", "thickness": 2.5, "size": 16, **gray}),
+        layer("quick", {"type": "point", "filled": True, "size": 60, "opacity": 0.4}, color=COLOR),
+        layer("chapter", {"type": "point", "filled": True, "size": 60}, color=COLOR),
+        # On top and wider, so that it shows around a dot at the same place.
+        layer("reference", {"type": "point", "size": 90, "strokeWidth": 1.5, **gray}),
+    ]
+    datasets = {"rows": [{"row": i} for i in range(len(rows))], "marks": _marks(rows)}
+    return chart(height(rows), layers, datasets)
+
+
+_ROUND = [lead * 10**decade for decade in range(-1, 7) for lead in (1, 1.5, 2, 3, 4, 5, 6, 8)]
+# A range this narrow would not be seen: 248.0 ± 0.15 is drawn as wide as a row's dot.
+_NARROWEST = 0.008
+
+
+def _marks(rows: Sequence[Rung]) -> list[dict[str, Any]]:
+    marks: list[dict[str, Any]] = []
+    for i, row in enumerate(rows):
+        figures: list[tuple[str, str, float | None]] = [
+            ("reference", "shipped reference", row.reference),
+            ("chapter", "yours", row.yours),
+            ("quick", "yours, quick budget", row.quick if _only_quick(row) else None),
+        ]
+        if row.chapter is not None and row.chapter.printed:
+            figures.append(("printed", "chapter, printed", row.chapter.low))
+        base = {"row": i, "name": row.name, "slot": style(row.variant).slot}
+        marks += [
+            {**base, "mark": mark, "kind": kind, "value": value, "said": f"{value:,.2f}"}
+            for mark, kind, value in figures
+            if value is not None
+        ]
+        if row.chapter is not None and not row.chapter.printed:
+            marks.append({**base, "mark": "range", "kind": "chapter, inferred", **_range(row.chapter)})
+    return marks
+
+
+def _range(chapter: ChapterValue) -> dict[str, Any]:
+    low, high = chapter.low, chapter.high
+    return {
+        "value": min(low, chapter.middle * (1 - _NARROWEST)),
+        "to": max(high, chapter.middle * (1 + _NARROWEST)),
+        "said": f"{low:,.1f} to {high:,.1f}",
+    }
+
+
+def _bounds(rows: Sequence[Rung]) -> tuple[float, float]:
+    values = [v for row in rows for v in (row.reference, row.yours, row.quick) if v is not None]
+    values += [v for row in rows if row.chapter for v in (row.chapter.low, row.chapter.high)]
+    if not values:
+        return 30.0, 300.0
+    return 0.8 * min(values), 1.22 * max(values)

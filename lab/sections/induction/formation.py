@@ -1,0 +1,243 @@
+"""When a pair of heads forms: scores over the kept steps, beside the loss, and what they are at one step."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from engine.chapter.definitions import ACCURACY
+from lab.bench import tables
+from lab.charts import lines as charts
+from lab.charts import vega
+from lab.charts.lines import Across, Curve, Frame, Line, Point
+from lab.sections.induction.parts import LOSS, SCORE, Rise, nats, percent
+from lab.sections.induction.probe import Measured, head_name, head_names
+from lab.shell.styles import Style
+from lab.words import NBSP, quantity
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+KINDS = {"previous_token": "previous-token score", "prefix_matching": "prefix-matching score"}
+TITLES = {
+    "losses": "Loss on the second half, and in-context score :gray[nats]",
+    "previous_token": "Previous-token score :gray[weight on the token before]",
+    "prefix_matching": "Prefix-matching score :gray[weight on what came after the last time]",
+}
+ROLES = {"previous": "looks one token back", "matching": "finds what came after"}
+ROLE_OF = {"previous_token": "previous", "prefix_matching": "matching"}
+SLOTS = {"previous": "blue", "matching": "violet"}  # of heads with a role; the others are gray
+NOT_YET = "A pair stands at none of these steps to the end"
+LOW_HEIGHT, HIGH_HEIGHT = 110, 150  # px
+LABELS = 28  # px for the numbers left of the curves
+
+Curves = dict[str, tuple[Point, ...]]  # by metric, of the run that is looked into
+
+
+def score(value: float | None) -> str:
+    """A mean attention weight: two decimals."""
+    return quantity(value, 2)
+
+
+def slot(found: Measured, head: Sequence[int]) -> str:
+    """The colour of a head: that of its role at the end, gray without one."""
+    return next((SLOTS[role] for role in SLOTS if list(head) in found[role]), "gray")
+
+
+def mark(found: Measured, head: Sequence[int]) -> str:
+    """A head's dot and name, as Markdown."""
+    return f":{slot(found, head)}[●]{NBSP}{head_name(list(head))}"
+
+
+def stacked(found: Measured, curves: Curves, at: int) -> dict[str, vega.Spec]:
+    """Three charts over one another, on one step axis, each with the step of formation and the chosen one."""
+    last = found["steps"][-1]
+    return {
+        "losses": _marked(_losses(curves, last), found, at, named=True),
+        **{kind: _marked(_scores(found, kind, last), found, at) for kind in KINDS},
+    }
+
+
+def _losses(curves: Curves, last: int) -> vega.Spec:
+    frame = Frame(
+        steps=last,
+        low=-5,
+        high=5,
+        field="nats",
+        log=False,
+        ticks=(-4, -2, 0, 2, 4),
+        form="~g",
+        shown=nats,
+        height=LOW_HEIGHT,
+        across=Across(title=""),
+    )
+    lines = [
+        Line("loss, second half", Style("ink"), (Curve(curves[LOSS]),)),
+        Line("in-context score", Style("ink", "dashed"), (Curve(curves[SCORE]),)),
+    ]
+    return charts.line_chart(frame, lines)
+
+
+def _scores(found: Measured, kind: str, last: int) -> vega.Spec:
+    frame = Frame(
+        steps=last,
+        low=-0.02,
+        high=1,
+        field="score",
+        log=False,
+        ticks=(0, 0.5, 1),
+        form="~g",
+        shown=score,
+        height=HIGH_HEIGHT,
+        across=Across(title="training step" if kind == list(KINDS)[-1] else ""),
+    )
+    lines = []
+    for layer, row in enumerate(found["scores"][0][kind]):
+        for head in range(len(row)):
+            values = [at[kind][layer][head] for at in found["scores"]]
+            with_role = [layer, head] in found[ROLE_OF[kind]]
+            look = Style(SLOTS[ROLE_OF[kind]]) if with_role else Style("gray")
+            points = tuple(zip(found["steps"], values, strict=True))
+            lines.append(Line(head_name([layer, head]), look, (Curve(points),)))
+    return charts.line_chart(frame, sorted(lines, key=lambda line: line.style.slot != "gray"))
+
+
+def _marked(spec: vega.Spec, found: Measured, at: int, *, named: bool = False) -> vega.Spec:
+    """Two upright rules: where the pair forms, dashed, and the step that is looked at."""
+    place = next(layer["encoding"] for layer in spec["layer"] if layer["data"].get("name") == "curves")
+    x = {"x": place["x"]}
+    forms = {"type": "rule", "color": vega.GRAY, "strokeDash": [3, 3], "strokeWidth": 1.25}
+    text = {"type": "text", "color": vega.GRAY, "align": "right", "dx": -4, "fontSize": 12, "baseline": "top"}
+    here = {"type": "rule", "color": vega.INK, "strokeWidth": 1.25}
+    spec["layer"] += [vega.layer("formed", forms, x), vega.layer("here", here, x)]
+    if named:
+        told = {**x, "y": {"value": 0}, "text": {"field": "text"}}
+        spec["layer"].append(vega.layer("formed", text, told))
+    for layer in spec["layer"]:
+        if "axis" in (y := layer["encoding"].get("y", {})):
+            y["axis"]["minExtent"] = LABELS  # or the three step axes would not stand over one another
+    step = found["formed"]
+    spec["datasets"]["here"] = [{"step": at}]
+    spec["datasets"]["formed"] = [{"step": step, "text": "" if step is None else f"the pair forms: {step:,}"}]
+    return spec
+
+
+def together(specs: dict[str, vega.Spec]) -> vega.Spec:
+    """The three as one chart, for a file."""
+    drawn, datasets, config = list[vega.Spec](), dict[str, Any](), dict[str, Any]()
+    for name, spec in specs.items():
+        config = spec["config"]
+        datasets |= {f"{name}.{key}": rows for key, rows in spec["datasets"].items()}
+        layers = [_renamed(layer, name) for layer in spec["layer"]]
+        height = LOW_HEIGHT if name == "losses" else HIGH_HEIGHT
+        title = {"text": KINDS.get(name, "nats"), "anchor": "start"}
+        drawn.append({"layer": layers, "height": height, "width": 1000, "title": title})
+    resolve = {"scale": {"color": "shared", "strokeDash": "shared"}}
+    return {"vconcat": drawn, "resolve": resolve, "config": config, "datasets": datasets}
+
+
+def _renamed(layer: vega.Spec, name: str) -> vega.Spec:
+    data = layer["data"]
+    return {**layer, "data": {"name": f"{name}.{data['name']}"}} if "name" in data else layer
+
+
+def csv_rows(found: Measured) -> list[tuple[object, ...]]:
+    """Every score of every head at every kept step; the first row names the columns."""
+    rows: list[tuple[object, ...]] = [("step", "head", *KINDS)]
+    for step, scores in zip(found["steps"], found["scores"], strict=True):
+        for layer, row in enumerate(scores["previous_token"]):
+            for head, previous in enumerate(row):
+                name = head_name([layer, head])
+                rows.append((step, name, previous, scores["prefix_matching"][layer][head]))
+    return rows
+
+
+def scores_table(found: Measured, at: int) -> "Styler":
+    """Both scores of every head at a step, and those of a head that looks at all it sees alike."""
+    scores = found["scores"][found["steps"].index(at)]
+    numbers, shown = [], []
+    for layer, row in enumerate(scores["previous_token"]):
+        for head in range(len(row)):
+            values = [scores[kind][layer][head] for kind in KINDS]
+            numbers.append(values)
+            cells = [f"**{score(v)}**" if v >= found["from"] else score(v) for v in values]
+            shown.append((mark(found, (layer, head)), *cells))
+    alike = [found["all_alike"][kind] for kind in KINDS]
+    numbers.append(alike)
+    shown.append((":gray[all alike]", *(f":gray[{score(value)}]" for value in alike)))
+    return tables.cells((f"head, step {at:,}", "previous token", "prefix matching"), numbers, shown)
+
+
+def first_reached(found: Measured, kind: str) -> int | None:
+    """The first kept step at which some head's score of that kind counts as a role."""
+    for step, scores in zip(found["steps"], found["scores"], strict=True):
+        if max(value for row in scores[kind] for value in row) >= found["from"]:
+            return int(step)
+    return None
+
+
+def formed_words(found: Measured, rose: Rise | None) -> str:
+    """The step of formation by its rule, and how it lies to the rise of the ability."""
+    least = score(found["from"])
+    rule = (
+        f"A pair stands where a head has a previous-token score of at least {least} and one of a later layer "
+        f"a prefix-matching score of at least {least}."
+    )
+    if found["formed"] is None:
+        last = found["scores"][-1]
+        highest = " and ".join(score(max(value for row in last[kind] for value in row)) for kind in KINDS)
+        why = "" if len(last["previous_token"]) > 1 else " There is no later layer here, so none can."
+        return f"{rule} {NOT_YET}: at the last one the highest scores are {highest}.{why}"
+    return f"{rule} From **step {found['formed']:,}** on it does, at every kept step. {_beside(found, rose)}"
+
+
+def _beside(found: Measured, rose: Rise | None) -> str:
+    reached = {kind: first_reached(found, kind) for kind in KINDS}
+    first = sorted((step, KINDS[kind]) for kind, step in reached.items() if step is not None)
+    if first[0][0] == first[-1][0]:
+        said = "Both scores reach that at the same kept step."
+    else:
+        said = f"The {first[0][1]} is there first, at step {first[0][0]:,}; the other at {first[1][0]:,}."
+    if rose is None:
+        return said
+    at = found["formed"]
+    when = "before" if at < rose.start else "during" if at <= rose.end else "after"
+    return (
+        f"{said} The accuracy goes from a tenth to nine tenths of its rise between step {rose.start:,.0f} "
+        f"and step {rose.end:,.0f}: the pair forms **{when}** it."
+    )
+
+
+def step_words(found: Measured, curves: Curves, at: int) -> str:
+    """One step in words: what the model can do there, and its best pair."""
+    figures = {metric: _value(points, at) for metric, points in curves.items()}
+    pair = found["pairs"][found["steps"].index(at)]
+    can = (
+        f"After step {at:,} the model names **{percent(figures[ACCURACY])}** of the second half, at a loss "
+        f"of {nats(figures[LOSS])} nats; the in-context score is {nats(figures[SCORE])}."
+    )
+    if pair is None:
+        return f"{can}\n\nNo pair stands at this step."
+    scores, (early, late) = found["scores"][found["steps"].index(at)], pair
+    back, after = scores["previous_token"][early[0]][early[1]], scores["prefix_matching"][late[0]][late[1]]
+    return (
+        f"{can}\n\nThe best pair: {mark(found, early)} looks one token back with a mean weight of "
+        f"{score(back)}, and {mark(found, late)} at what came after the last time with {score(after)}."
+    )
+
+
+def _value(points: Sequence[Point], at: int) -> float | None:
+    """The figure at the newest evaluation up to a step."""
+    return next((value for step, value in reversed(points) if step <= at), None)
+
+
+def sharing(found: Measured) -> str:
+    """Who has a role at the end."""
+    if not found["previous"]:
+        return ""
+    every = len(head_names(found["scores"][-1]["previous_token"]))
+    told = [
+        f"{len(found[role])} of {every} heads {ROLES[role].replace('looks', 'look').replace('finds', 'find')}"
+        if len(found[role]) > 1
+        else f"one head {ROLES[role]}"
+        for role in ROLES
+    ]
+    return f"At the last step {told[0]} and {told[1]}."

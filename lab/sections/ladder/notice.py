@@ -1,0 +1,150 @@
+"""What there is to notice on the ladder, read off the reader's own figures."""
+
+from engine.chapter.experiments import PERPLEXITY, TRAIN
+from engine.chapter.variants import variant
+from lab.bench.sweep import Gap, Sweep
+from lab.sections.ladder.parts import BY_HEART, PARTS, bought, shown_rungs, spoken
+from lab.words import NBSP, plain, quantity
+
+BUYS_GUESSES = {
+    name: {"head-added": "learned weights", "four-heads": "four heads", "head-projected": "W_O"}.get(
+        name, part
+    )
+    for name, part in PARTS.items()
+    if name not in ("head-replaces", "block-dropout")
+}
+BEST_GUESSES = {
+    name: plain(variant(name).short) for name in ("feed-forward", "block", "two-blocks", "block-dropout")
+}
+
+
+def effect(gap: Gap | None) -> str:
+    """What a part does, as a verb: "buys 2.3 points"."""
+    if gap is None:
+        return "cannot be compared yet"
+    if gap.level:
+        return "changes nothing"
+    noise = ", within seed noise" if gap.noise else ""
+    return f"{'buys' if gap.points > 0 else 'costs'} {quantity(abs(gap.points))} points{noise}"
+
+
+def notice(now: Sweep, buys: str | None, best: str | None) -> str:
+    """The guesses, answered; then what attention is worth. While a rung is missing, what is to be done."""
+    gaps = {name: bought(now, name) for name in BUYS_GUESSES}
+    rows = {name: now.row(name, PERPLEXITY) for name in shown_rungs(now)}
+    ladder = [rows[name] for name in rows if name != "own"]
+    if not all(row.mean is not None or row.diverged for row in ladder):
+        if now.unended:
+            return "Your guesses are answered here when every rung has ended."
+        return "No runs yet. Make your two guesses, then train."
+    said = []
+    known = {name: gap.points for name, gap in gaps.items() if gap is not None}
+    if known:
+        most = max(known, key=lambda name: known[name])
+        guessed = f"You guessed *{plain(BUYS_GUESSES[buys])}*. " if buys else ""
+        said.append(f"{guessed}Most is bought by **{plain(PARTS[most])}**: {quantity(known[most])} points.")
+    ended = [row for row in ladder if row.mean is not None]
+    if ended:
+        lowest = min(ended, key=lambda row: row.mean or 0.0)
+        guessed = f"You guessed *{BEST_GUESSES[best]}*. " if best else ""
+        said.append(
+            f"{guessed}Best on held-out text is **{plain(spoken(lowest.variant))}**, {quantity(lowest.mean)}."
+        )
+    if lost := [plain(variant(row.variant).short) for row in ladder if row.mean is None]:
+        said.append(f"Diverged, and left out here: {', '.join(lost)}.")
+    replaced = bought(now, "head-replaces")
+    if replaced and replaced.points < 0 and not replaced.noise:
+        said.append(
+            f"The same head in place of the token {effect(replaced)}: attention brings in what stands "
+            f"elsewhere, and what stands here has to stay."
+        )
+    return "\n\n".join(said)
+
+
+def apart(now: Sweep) -> str:
+    """What the chapter changes at once, part by part."""
+    positions, weights = (bought(now, name) for name in ("average-added-positions", "head-added"))
+    projection, heads = (bought(now, name) for name in ("head-projected", "four-heads"))
+    said = []
+    if positions and weights:
+        said.append(
+            f"**Positions or weights?** Between the added average and one head two things change. Having "
+            f"positions {effect(positions)}; learned weights then: {effect(weights)}."
+        )
+    if projection and heads:
+        said.append(
+            f"**Heads or W_O?** W_O alone {effect(projection)}; four heads in place of one, with not a "
+            f"parameter more, {effect(heads)}. {_whose(projection, heads)}"
+        )
+    norm = bought(now, "block")
+    if norm:
+        said.append(
+            f"LayerNorm {effect(norm)} for 768 parameters, three times a gain and a bias per feature."
+        )
+    return "\n\n".join(said) or (
+        "Positions and learned weights come together when a head takes the place of the added average, and "
+        "so do W_O and four heads. Here each has a rung of its own; what it is worth stands here once it is "
+        "trained."
+    )
+
+
+def _whose(projection: Gap, heads: Gap) -> str:
+    if projection.points <= 0.05 and heads.points <= 0.05:
+        return "Neither pays here."
+    if projection.noise or heads.noise:
+        return "One of the two is within seed noise; more seeds will tell."
+    if projection.noise is None:
+        lead = "W_O" if projection.points > heads.points else "the heads"
+        return f"By one seed, more is due to {lead}."
+    lead = "W_O" if projection.points > heads.points else "the heads"
+    both = projection.points + heads.points
+    larger = max(projection.points, heads.points)
+    if both <= 0 or min(projection.points, heads.points) <= 0:
+        return f"It is {lead}."
+    return f"{lead[:1].upper()}{lead[1:]} brought {100 * larger / both:.0f}{NBSP}% of the two together."
+
+
+def by_heart(now: Sweep) -> str:
+    """Held out against trained on."""
+    said = []
+    ratios = {}
+    for name in BY_HEART:
+        held, trained = now.row(name, PERPLEXITY).mean, now.row(name, TRAIN).mean
+        if held is not None and trained:
+            ratios[name] = held / trained
+    if "block" in ratios and "two-blocks" in ratios:
+        second = bought(now, "two-blocks")
+        said.append(
+            f"On held-out text the model is {ratios['block']:.2f} times as perplexed as on its own with one "
+            f"block, {ratios['two-blocks']:.2f} times with two. The second block {effect(second)} on "
+            f"held-out text."
+        )
+        said.append(
+            "The chapter’s are 2.03 and 2.80 times: two blocks know their text better and any other worse."
+        )
+    if "block-dropout" in ratios:
+        said.append(f"With dropout it is {ratios['block-dropout']:.2f} times.")
+    return "\n\n".join(said) or (
+        "A model with more parameters fits its training text better. Whether that helps on any other shows "
+        "here, once one and two blocks are trained."
+    )
+
+
+def dropout(few: Gap | None, many: Gap | None, passes: tuple[str, str]) -> str:
+    """Dropout after one pass and after many."""
+    if few is None and many is None:
+        return (
+            "A model that reads every token once has nothing to learn by heart, so dropout can only be in "
+            "its way. What each budget says of that stands here once it is trained."
+        )
+    said = []
+    for gap, how_often in zip((few, many), passes, strict=True):
+        if gap is not None:
+            said.append(f"After {how_often} dropout {effect(gap)}.")
+    if few and many:
+        said.append(
+            "This is why large models, which see most of their text once, are mostly trained without it."
+            if few.points <= 0 < many.points
+            else "The chapter has it that dropout pays only where a text is read many times."
+        )
+    return "\n\n".join(said)

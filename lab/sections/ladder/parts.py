@@ -1,0 +1,271 @@
+"""Figures, rows and tables of the ladder: what each part adds, costs and buys."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from engine.chapter.budget import Budget
+from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN
+from engine.chapter.variants import variant
+from engine.data import corpus
+from engine.models import ledger
+from engine.models.config import ModelConfig
+from engine.runs.launch import OWN
+from lab.bench import tables
+from lab.bench.sweep import Gap, Row, Sweep, difference
+from lab.charts.lines import Curve, Line
+from lab.charts.panels import Panel, Part
+from lab.shell.frame import dot
+from lab.shell.styles import style
+from lab.words import MINUS, NBSP, plain, points, quantity, signed
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+OWN_TITLE = "your own rung"
+# Every part by the rung that adds it to its parent, one field apart.
+PARTS = {
+    "average-added-positions": "positions",
+    "head-added": "learned weights for equal ones",
+    "head-replaces": "the token replaced, not added to",
+    "head-projected": "W_O",
+    "four-heads": "four heads for one",
+    "feed-forward": "the feed-forward",
+    "block": "LayerNorm",
+    "two-blocks": "a second block",
+    "block-dropout": "dropout 0.1",
+}
+# Rungs whose titles say what they add, as they are called in a sentence.
+SPOKEN = {"feed-forward": "a block without LayerNorm", "block": "the chapter’s block"}
+# The chapter's own comparisons, some over more than one field.
+COMPARED = {
+    "head-added": "one head, beside the added average",
+    "head-replaces": "the head replaces, beside added",
+    "four-heads": "four heads and W_O, beside one head",
+    "block": "LayerNorm, beside none",
+}
+BY_HEART = ("block", "two-blocks", "block-dropout")
+DROPOUT = ("block", "block-dropout")
+WIDTHS = ("64", "128", "256", "768", "2048", "4096", "12288")
+HELD_OUT = Panel(PERPLEXITY, "Held out", "perplexity, log", 6, 1280, (10, 30, 100, 300, 1000))
+TRAINED_ON = replace(HELD_OUT, metric=TRAIN, title="On the batches it trains on")
+
+
+def named(name: str) -> str:
+    """A rung in the first column: its colour and title."""
+    return f"{dot(name)}{NBSP}{plain(OWN_TITLE if name == OWN else variant(name).title)}"
+
+
+def spoken(name: str) -> str:
+    """A rung in a sentence."""
+    return SPOKEN.get(name) or variant(name).title
+
+
+def shown_rungs(now: Sweep) -> tuple[str, ...]:
+    """The rungs of a sweep in the ladder's order, then the reader's own where it is in it."""
+    own = any(spec.variant == OWN for spec in now.wanted.values())
+    return (*LADDER.variants, *((OWN,) if own else ()))
+
+
+def lines(now: Sweep) -> list[Line]:
+    """One line a rung, those that modify another on top."""
+    order = sorted(shown_rungs(now), key=lambda name: (name == OWN, style(name).dash != "solid"))
+    shorts = {name: OWN_TITLE if name == OWN else variant(name).short for name in order}
+    return [Line(shorts[name], style(name), now.curves(name)) for name in order]
+
+
+def results_table(now: Sweep, *, comparable: bool) -> "Styler":
+    """Held-out perplexity of every rung in four columns."""
+    rows = [tables.Line(named(name), now.row(name, PERPLEXITY), PERPLEXITY) for name in shown_rungs(now)]
+    return tables.four_columns(rows, comparable=comparable, text=now.of_the_chapters_text)
+
+
+def bought(now: Sweep, name: str) -> Gap | None:
+    """How many points of held-out perplexity a rung takes off its parent's; negative: it costs some."""
+    return difference(now.row(variant(name).parent or "", PERPLEXITY), now.row(name, PERPLEXITY))
+
+
+def shipped_bought(now: Sweep, name: str) -> tuple[float | None, float | None]:
+    """The same in the shipped reference, paired over its seeds: mean and standard deviation."""
+    mine = now.row(name, PERPLEXITY).reference
+    parent = now.row(variant(name).parent or "", PERPLEXITY).reference
+    if mine is None or parent is None:
+        return None, None
+    pairs = [
+        (parent.measured.get(seed, {}).get(PERPLEXITY), figures.get(PERPLEXITY))
+        for seed, figures in mine.measured.items()
+    ]
+    gaps = [before - after for before, after in pairs if before is not None and after is not None]
+    if not gaps:
+        return None, None
+    return statistics.fmean(gaps), statistics.stdev(gaps) if len(gaps) > 1 else None
+
+
+def added(name: str) -> int:
+    """Parameters that a rung has more than its parent."""
+    rung = variant(name)
+    return ledger.total(rung.config) - ledger.total(variant(rung.parent or "").config)
+
+
+def bought_table(now: Sweep) -> "Styler":
+    """Each part: what it adds to its parent, what that buys, and what a thousand parameters buy."""
+    numbers, shown = [], []
+    for name, part in PARTS.items():
+        more, yours = added(name), bought(now, name)
+        mean, sd = shipped_bought(now, name)
+        points = yours.points if yours else mean
+        each = 1000 * points / more if points is not None and more else None
+        numbers.append((more, mean, yours.points if yours else None, each))
+        shown.append(
+            (
+                f"{dot(name)}{NBSP}{plain(part)}",
+                f"{more:+,}".replace("-", MINUS) if more else "0",
+                _shipped(mean, sd),
+                _yours(yours),
+                _per_thousand(each, yours is not None),
+            )
+        )
+    return tables.cells(("part", "parameters", "reference", "bought, yours", "per 1,000"), numbers, shown)
+
+
+def _shipped(mean: float | None, sd: float | None) -> str:
+    """Points with their sign, and their spread over seeds."""
+    if mean is None:
+        return ":gray[–]"
+    return signed(mean) if sd is None else f"{signed(mean)}{NBSP}:gray[±{NBSP}{quantity(sd)}]"
+
+
+def _yours(gap: Gap | None) -> str:
+    if gap is None:
+        return ":gray[–]"
+    return f":gray[{signed(gap.points)}]" if gap.noise or gap.level else f"**{signed(gap.points)}**"
+
+
+def _per_thousand(each: float | None, yours: bool) -> str:
+    if each is None:
+        return ":gray[–]"
+    text = signed(each, lambda value: quantity(value, 3 if abs(each) < 0.1 else 2))
+    return text if yours else f":gray[{text}]"
+
+
+def beside_the_chapter(now: Sweep, *, comparable: bool) -> "Styler":
+    """The differences that the chapter gives, each between the two rows that it takes."""
+    compared = []
+    for name, label in COMPARED.items():
+        row = now.row(name, PERPLEXITY)
+        other = now.row(LADDER.beside.get(name) or variant(name).parent or "", PERPLEXITY)
+        yours = {seed: row.yours[seed] - other.yours[seed] for seed in row.yours if seed in other.yours}
+        gap = Row(name, LADDER.chapter[name, GAP], row.reference, yours, max(row.diverged, other.diverged))
+        compared.append(tables.Line(label, gap, GAP, points))
+    return tables.four_columns(
+        compared,
+        comparable=comparable,
+        text=now.of_the_chapters_text,
+        columns=("points of perplexity", *tables.COLUMNS[1:]),
+    )
+
+
+def sizes_table(own: ModelConfig | None) -> "Styler":
+    """Where every rung keeps its parameters. own: the reader's rung, where it can be built."""
+    numbers, shown = [], []
+    configs = {name: variant(name).config for name in LADDER.variants}
+    for name, config in {**configs, **({OWN: own} if own else {})}.items():
+        block = ledger.block_parameters(config)
+        blocks, share = config.n_layer * sum(block.values()), ledger.feed_forward_share(config)
+        figures = (ledger.total(config), blocks, config.n_layer * block.get("feed-forward", 0))
+        numbers.append((*figures, share))
+        text = f"**{100 * share:.1f}{NBSP}%**" if share else ":gray[–]"
+        shown.append((named(name), *(f"{number:,}" if number else "0" for number in figures), text))
+    return tables.cells(("model", "parameters", "in blocks", "feed-forward", "of the block"), numbers, shown)
+
+
+def of_width(width: int) -> ModelConfig:
+    """The chapter's block at another width, its feed-forward four times as wide."""
+    return replace(variant("block").config, d_model=width, d_ff=4 * width)
+
+
+def block_table(width: int) -> "Styler":
+    """One block of a width, part by part."""
+    block = ledger.block_parameters(of_width(width))
+    whole = sum(block.values())
+    numbers = [(number, number / whole) for number in block.values()]
+    shown = [
+        (plain(part), f"{number:,}", f"{100 * number / whole:.1f}{NBSP}%") for part, number in block.items()
+    ]
+    return tables.cells(("part", "parameters", "share"), numbers, shown)
+
+
+def by_heart_parts(now: Sweep) -> list[Part]:
+    """Two panels, held out and on the text trained on, of the rungs that may learn it by heart."""
+    order = sorted(BY_HEART, key=lambda name: style(name).dash != "solid")
+    found = []
+    for panel in (HELD_OUT, TRAINED_ON):
+        drawn = []
+        for name in order:
+            curves = now.curves(name) if panel is HELD_OUT else _batches(now, name)
+            drawn.append(Line(variant(name).short, style(name), curves))
+        values = [LADDER.chapter.get((name, panel.metric)) for name in BY_HEART]
+        rules = tuple((value.middle, False) for value in values if value)
+        found.append(Part(panel, drawn, rules if now.of_the_chapters_text else ()))
+    return found
+
+
+def _batches(now: Sweep, name: str) -> tuple[Curve, ...]:
+    """Perplexity of the batches as they are trained on, ten steps at a time."""
+    return tuple(
+        replace(curve, points=tuple((step, math.exp(min(nats, 30.0))) for step, nats in curve.points))
+        for curve in now.curves(name, "loss_nats")
+    )
+
+
+def by_heart_table(now: Sweep, *, comparable: bool) -> "Styler":
+    """Perplexity on the training text in four columns."""
+    rows = [tables.Line(named(name), now.row(name, TRAIN), TRAIN) for name in BY_HEART]
+    return tables.four_columns(
+        rows,
+        comparable=comparable,
+        text=now.of_the_chapters_text,
+        columns=("on its own text", *tables.COLUMNS[1:]),
+    )
+
+
+def passes(budget: Budget, corpus_id: str) -> float | None:
+    """How often a budget goes over a text's training part; None where the text cannot be read."""
+    try:
+        return budget.steps * budget.batch_size * budget.context_length / _training_tokens(corpus_id)
+    except (ValueError, OSError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def _training_tokens(corpus_id: str) -> int:
+    return len(corpus.load(corpus_id).train_ids)
+
+
+def times(count: float | None) -> str:
+    """Passes over a text: "59 passes", "0.99 passes"."""
+    if count is None:
+        return "unknown passes"
+    return f"{quantity(count, 0 if count >= 9.5 else 2)}{NBSP}pass{'' if count == 1 else 'es'}"
+
+
+def dropout_table(sweeps: Sequence[tuple[str, Sweep]], corpus_id: str) -> "Styler":
+    """With dropout and without, a line a budget: after one pass over the text, and after many."""
+    numbers, shown = list[Sequence[float | None]](), list[Sequence[str]]()
+    for budget_name, now in sweeps:
+        budget = LADDER.budget(budget_name)
+        without, with_ = (now.row(name, PERPLEXITY) for name in DROPOUT)
+        worth = difference(without, with_)
+        label = f"{budget_name}, {budget.steps:,} steps, {times(passes(budget, corpus_id))}"
+        numbers.append((without.mean, with_.mean, worth.points if worth else None))
+        shown.append((label.capitalize(), tables.yours(without), tables.yours(with_), _yours(worth)))
+        if budget_name == "chapter" and without.reference and with_.reference:
+            mean, sd = shipped_bought(now, "block-dropout")
+            pair = [row.reference for row in (without, with_) if row.reference]
+            numbers.append((*(one.mean(PERPLEXITY) for one in pair), mean))
+            cells = (tables.with_spread(one.mean(PERPLEXITY), one.sd(PERPLEXITY)) for one in pair)
+            shown.append((":gray[reference]", *cells, _shipped(mean, sd)))
+    return tables.cells(("budget", "no dropout", "dropout 0.1", "bought"), numbers, shown)

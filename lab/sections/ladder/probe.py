@@ -1,0 +1,149 @@
+"""What is measured on a block without training it: where it is linear, and what its norms depend on."""
+
+from typing import TYPE_CHECKING, Any
+
+from engine.chapter.experiments import LADDER
+from lab import probes
+from lab.bench import tables
+from lab.charts import lines, vega
+from lab.shell.styles import style
+from lab.words import NBSP, plain, quantity
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+Measured = dict[str, Any]
+
+LAYERS = {
+    "frozen": "attention, its weights frozen",
+    "frozen-twice": "the same twice over",
+    "attention": "attention, its weights its own",
+    "feed-forward": "feed-forward",
+    "without-gelu": "feed-forward without its GELU",
+}
+NORMS = {
+    "layer-norm": "LayerNorm",
+    "batch-norm": "BatchNorm, training",
+    "batch-norm-inference": "BatchNorm, inference",
+}
+EXACT = 1e-5  # below it, a change is rounding
+HEIGHT = 200  # px
+NAMES_APART = 0.32  # of an axis from −1 to 1: 18 px
+
+
+def measure() -> tuple[Measured, str]:
+    """What ``engine.probes.block`` measures, on a trained block where there is one, and whose that is.
+
+    Raises ValueError: when it cannot; the message says why.
+    """
+    found = probes.weights(LADDER.id, "block")
+    if found is None:
+        drawn = "weights as torch draws them, seed 0; no trained block is here yet"
+        return probes.measured("engine.probes.block"), drawn
+    return probes.measured("engine.probes.block", "--weights", str(found[0])), f"weights: {found[1]}"
+
+
+def linear_table(measured: Measured) -> "Styler":
+    """How far each part is from linear."""
+    rows = measured["linearity"]["rows"]
+    shown = [
+        (LAYERS[row["layer"]], f"**{_size(row['bent'])}**", "yes" if row["bent"] < EXACT else ":red[no]")
+        for row in rows
+    ]
+    return tables.cells(("part", "off by", "linear"), [(row["bent"], None) for row in rows], shown)
+
+
+def _size(value: float) -> str:
+    """An error relative to the output: "4.1e−07", "110 %"."""
+    return probes.tiny(value) if value < EXACT else f"{quantity(100 * value, 0)}{NBSP}%"
+
+
+def line_chart(measured: Measured) -> vega.Spec:
+    """One feature of the output while the input moves along a line."""
+    line = measured["linearity"]["line"]
+    rows, ends = [], []
+    for name, look in (("frozen", style("four-heads")), ("feed-forward", style("feed-forward"))):
+        label = {"frozen": "frozen attention"}.get(name, name)
+        points = zip(line["t"], line[name], strict=True)
+        rows += [{"slot": look.slot, "name": label, "t": t, "out": value} for t, value in points]
+        ends.append({"slot": look.slot, "name": label, "at": line[name][-1], "value": ""})
+    for end, at in zip(ends, lines.apart([1 + end["at"] for end in ends], NAMES_APART, 2), strict=True):
+        end["at"] = at - 1
+    x = vega.x_axis("t", 3, [-3, -2, -1, 0, 1, 2, 3], "t, in x + t·y", first=-3)
+    y = vega.y_axis("out", {"domain": [-1.15, 1.15]}, [-1, 0, 1], "~g")
+    place = {"x": x, "y": y, "color": vega.COLOR}
+    layers = [
+        *vega.levels(y, -3, 3),
+        vega.layer("lines", {"type": "line", "strokeWidth": 2.25}, place),
+        *vega.gutter(y, 3),
+    ]
+    return vega.chart(HEIGHT, layers, {"lines": rows, "gutter": ends})
+
+
+def linear_notice(measured: Measured) -> str:
+    """What the table says, in words."""
+    off = {row["layer"]: row["bent"] for row in measured["linearity"]["rows"]}
+    if off["frozen"] > EXACT:
+        return "Even with frozen weights the attention is not linear here: its weights are out of range."
+    return (
+        f"With frozen weights, attention of a sum is the sum of attentions, to {_size(off['frozen'])} of the "
+        f"output: rounding. So are two such layers, one on the other: they could be one. Whatever attention "
+        f"bends, it bends in its softmax, by which it chooses where to look; to what it finds there it does "
+        f"nothing that a matrix could not.\n\n"
+        f"The feed-forward is off by {_size(off['feed-forward'])}. Take its GELU away, and it is one matrix."
+    )
+
+
+PROMISES = (
+    ("batch", "alone, or among {examples} examples"),
+    ("running", "numbers kept from earlier batches"),
+    ("mode", "in training, or in inference"),
+    ("length", "in {short} tokens, or in {long}"),
+)
+
+
+def norms_table(measured: Measured) -> "Styler":
+    """The four promises: what the output of the same tokens changes by."""
+    norms = measured["norms"]
+    rows = {row["norm"]: row for row in norms["rows"]}
+    numbers, shown = [], []
+    for name, label in PROMISES:
+        values = [rows[norm][name] for norm in NORMS]
+        numbers.append(values)
+        shown.append((label.format(**norms), *(_change(value, name) for value in values)))
+    numbers.append([None] * len(NORMS))
+    words = (":red[refused]" if rows[norm]["single"] else "computed" for norm in NORMS)
+    shown.append(("one token, one example", *words))
+    return tables.cells(("the same tokens", *NORMS.values()), numbers, shown)
+
+
+def _change(value: float, name: str) -> str:
+    if name == "running":
+        return f":red[{value:,}]" if value else "**0**"
+    return "**0**" if value == 0 else probes.tiny(value) if value < EXACT else f":red[{value:.2f}]"
+
+
+def norms_remark(measured: Measured) -> str:
+    """Below the table: what was measured, and torch's own words."""
+    norms = measured["norms"]
+    refused = next((row["single"] for row in norms["rows"] if row["single"]), "")
+    said = f"torch refuses with “{plain(refused)}”. " if refused else ""
+    return (
+        f"The largest change of any number in the output, of numbers of standard deviation 1. BatchNorm has "
+        f"seen {norms['seen']} batches of {norms['examples']} × {norms['short']} tokens. {said}"
+        f"torch {plain(measured['torch'])}, seed {measured['seed']}."
+    )
+
+
+def norms_notice(measured: Measured) -> str:
+    """What the four promises are for."""
+    rows = {row["norm"]: row for row in measured["norms"]["rows"]}
+    kept = all(rows["layer-norm"][name] < EXACT for name, _ in PROMISES)
+    return (
+        f"LayerNorm {'keeps all four' if kept else 'does not keep all four here'}: it looks at one token’s "
+        f"features and at nothing else.\n\n"
+        f"BatchNorm in training breaks the first and the last, since its mean is everybody’s. In inference "
+        f"it uses {rows['batch-norm']['running']} stored numbers instead, and then computes something else "
+        f"than it did in training, by up to {rows['batch-norm']['mode']:.2f} here. A model that writes for "
+        f"one reader, one token at a time, has neither a batch nor a length to rely on."
+    )

@@ -1,0 +1,198 @@
+"""Gradients per block while the models train, at one step of the reader's runs."""
+
+from collections.abc import Callable
+from statistics import geometric_mean
+from typing import TYPE_CHECKING
+
+from engine.chapter.experiments import NORM_PLACEMENT
+from engine.chapter.variants import variant
+from lab.bench import tables
+from lab.bench.sweep import Listed, Sweep
+from lab.charts import lines as charts
+from lab.charts import vega
+from lab.charts.lines import Across, Curve, Frame, Line
+from lab.sections.norm.start import BLOCKS
+from lab.shell.frame import dot
+from lab.shell.styles import style
+from lab.words import NBSP, plain
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+EVERY = 10  # steps, from one recorded gradient to the next
+METRIC = "grad_norm_blocks"
+BROKEN = 100  # last block over first; what trains well stays under 40
+UNDERFLOW = 1e-45  # stands for nothing: the smallest that float32 can hold
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def power(value: float | None) -> str:
+    """Over many orders of magnitude: "0.014", "5.4 × 10⁻⁷", "71,000"."""
+    if value is None:
+        return "–"
+    if value == 0 or 0.001 <= value < 10_000_000:
+        return f"{value:.2g}" if value < 100 else f"{float(f'{value:.2g}'):,.0f}"
+    lead, _, exponent = f"{value:.1e}".partition("e")
+    return f"{lead}{NBSP}×{NBSP}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+def checked(last: int) -> Callable[[str], int]:
+    """A parser of the scrubbed step: one at which gradients are recorded."""
+
+    def parse(text: str) -> int:
+        if text not in {str(step) for step in range(EVERY, last + 1, EVERY)}:
+            raise ValueError(f"at is {text!r}; allowed: every tenth step from {EVERY} to {last:,}.")
+        return int(text)
+
+    return parse
+
+
+def usable(norms: Listed) -> bool:
+    """Whether every block has a gradient that is a number."""
+    return len(norms) == BLOCKS and None not in norms
+
+
+def steepness(norms: Listed) -> float | None:
+    """The last block's norm over the first's, None where one is no number."""
+    first, last = norms[0], norms[-1]
+    return None if first is None or last is None else max(last, UNDERFLOW) / max(first, UNDERFLOW)
+
+
+def ratios(sweep: Sweep, name: str) -> tuple[Curve, ...]:
+    """Last over first at every recorded step, one curve a seed."""
+    found = []
+    for by_step in sweep.lists(name, METRIC):
+        points = tuple((step, value) for step, norms in by_step.items() if (value := steepness(norms)))
+        if points:
+            found.append(Curve(points))
+    return tuple(found)
+
+
+def at_step(sweep: Sweep, name: str, step: int) -> tuple[Curve, ...]:
+    """The norm over the block at a step, one curve a seed that has come so far."""
+    found = []
+    for by_step in sweep.lists(name, METRIC):
+        points = tuple((block, norm) for block, norm in enumerate(by_step.get(step, ()), start=1) if norm)
+        if points:
+            found.append(Curve(points))
+    return tuple(found)
+
+
+def _order() -> list[str]:
+    return sorted(NORM_PLACEMENT.variants, key=lambda name: style(name).dash != "solid")
+
+
+def ratio_chart(sweep: Sweep, last: int, at: int) -> vega.Spec:
+    """Last block over first, over the steps, and where the reader stands."""
+    frame = Frame(
+        steps=last,
+        low=1e-3,
+        high=1e12,
+        field="ratio",
+        ticks=(1e-3, 1, 1e3, 1e6, 1e9, 1e12),
+        form=".4~g",
+        shown=power,
+        gutter=0.02,
+        names=False,
+        across=Across(ticks=(0, last // 2, last)),
+    )
+    lines = [Line(variant(name).short, style(name), ratios(sweep, name)) for name in _order()]
+    spec = charts.line_chart(frame, lines)
+    place = next(layer["encoding"] for layer in spec["layer"] if layer["data"].get("name") == "curves")
+    here = {"type": "rule", "color": vega.INK, "strokeWidth": 1.25}
+    spec["layer"].append(vega.layer("here", here, {"x": place["x"]}))
+    spec["datasets"]["here"] = [{"step": at}]
+    return spec
+
+
+def blocks_chart(sweep: Sweep, at: int) -> vega.Spec:
+    """The norm over the block, at one step."""
+    frame = Frame(
+        steps=BLOCKS,
+        low=1e-12,
+        high=10,
+        field="norm",
+        ticks=(1e-12, 1e-8, 1e-4, 1),
+        form=".2~g",
+        shown=power,
+        gutter=0.56,
+        across=Across(field="block", title="block", first=1, ticks=tuple(range(1, BLOCKS + 1))),
+    )
+    lines = [Line(variant(name).short, style(name), at_step(sweep, name, at)) for name in _order()]
+    return charts.line_chart(frame, lines)
+
+
+def broken_from(sweep: Sweep, name: str) -> int | None:
+    """The first step from which on the last block's gradient stays a hundred times the first's.
+
+    Of several seeds, the earliest; None as long as none is recorded, or where it never happens.
+    """
+    found = []
+    for curve in ratios(sweep, name):
+        start = None
+        for step, value in curve.points:
+            start = (start or step) if value > BROKEN else None
+        if start is not None:
+            found.append(int(start))
+    return min(found, default=None)
+
+
+def mean_at(sweep: Sweep, name: str, at: int) -> list[float] | None:
+    """The norm of every block at a step, the geometric mean over seeds, None where nobody has come so far."""
+    held = [norms for by_step in sweep.lists(name, METRIC) if usable(norms := by_step.get(at, ()))]
+    if not held:
+        return None
+    return [geometric_mean([norm or UNDERFLOW for norm in of_block]) for of_block in zip(*held, strict=True)]
+
+
+def results(sweep: Sweep, at: int) -> "Styler":
+    """Block 1 and 12 at the step, last over first, and from which step on it stays broken."""
+    numbers, shown = [], []
+    for name in NORM_PLACEMENT.variants:
+        norms = mean_at(sweep, name, at)
+        broken = broken_from(sweep, name)
+        picked = [norms[0], norms[-1], norms[-1] / norms[0]] if norms else [None] * 3
+        numbers.append((*picked, broken))
+        cells = [":gray[–]" if value is None else f"**{power(value)}**" for value in picked]
+        since = f":red[step{NBSP}{broken:,}]" if broken else ":gray[never]" if ratios(sweep, name) else "–"
+        shown.append((f"{dot(name)}{NBSP}{plain(variant(name).title)}", *cells, since))
+    columns = (f"yours, step {at:,}", "block 1", "block 12", "last / first", "broken from")
+    return tables.cells(columns, numbers, shown)
+
+
+def reading(sweep: Sweep, at: int) -> str:
+    """The step in words."""
+    found = {name: mean_at(sweep, name, at) for name in NORM_PLACEMENT.variants}
+    post, pre = found["post-norm"], found["pre-norm"]
+    if post is None or pre is None:
+        begun = any(sweep.lists(name, METRIC) for name in NORM_PLACEMENT.variants)
+        if begun:
+            return "Not every model has come to this step, or it has no gradient that is a number."
+        return "Nothing is recorded yet. Train the four models above; then move the step."
+    passed = (post[-1] / post[0]) ** (1 / (BLOCKS - 1))
+    said = [
+        f"After step {at:,} without a warmup, block 1 gets {power(pre[0])} in pre-norm and "
+        f"**{power(post[0])}** in post-norm."
+    ]
+    if passed > 1.2:
+        said.append(
+            f"On its way down post-norm’s gradient shrinks {passed:.1f} times a block, so what reaches the "
+            f"first is {power(post[-1] / post[0])} times less than the last one gets."
+        )
+    starts = {name: broken_from(sweep, name) for name in ("post-norm", "post-norm-warmup")}
+    if starts["post-norm"]:
+        said.append(
+            f"Without a warmup it is broken from step {starts['post-norm']:,} on: hardly anything reaches "
+            f"the first blocks, and what is trained in effect are the last ones and the unembedding."
+        )
+    if (warmed := found["post-norm-warmup"]) is not None:
+        fate = (
+            f"breaks at step {starts['post-norm-warmup']:,} as well"
+            if starts["post-norm-warmup"]
+            else "never breaks"
+        )
+        said.append(
+            f"With a warmup it {fate}; here its last block gets {power(warmed[-1] / warmed[0])} times the "
+            f"first’s."
+        )
+    return "\n\n".join(said)

@@ -1,0 +1,133 @@
+"""How far our attention and PyTorch's lie apart: the measured rows, and the figure of them by precision."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.chapter.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PRECISIONS
+from lab.charts import vega
+from lab.charts.vega import Spec
+from lab.words import MINUS
+
+HEIGHT, FLOOR, CEILING = 300, 1e-17, 1.0
+LAST = len(PRECISIONS) - 0.5  # where the x axis ends; a precision stands at its place in PRECISIONS
+HALF, ASIDE, SPREAD = 0.36, 0.17, 0.2  # of a place: its width, its two columns, the width of a column
+_TICKS = {1e-16: "10⁻¹⁶", 1e-12: "10⁻¹²", 1e-8: "10⁻⁸", 1e-4: "10⁻⁴", 1.0: "1"}
+NAMED = ("precision", "batch", "tokens", "d_model", "n_head", "mask", "scale", "seed", "ours", "theirs")
+VALUES = (
+    "magnitude",
+    "difference",
+    "relative",
+    "gradient_magnitude",
+    "gradient_difference",
+    "gradient_relative",
+)
+_NOTHING = {"at": None, "to": None, "relative": None, "slot": "green", "value": "", "name": "", "text": ""}
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was measured of one choice of seeds; empty before anything was."""
+
+    rows: tuple[Row, ...] = ()
+    rounding: Mapping[str, float] = field(default_factory=dict)
+    standing: str = ""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], seeds: str) -> "Comparison":
+        """The comparison that a document holds."""
+        which = f"seed{'s' if ',' in seeds else ''} {seeds.replace(',', ', ')}"
+        standing = (
+            f"Done in {document['seconds']:.0f} s: {document['device']}, torch {document['torch']}, {which}"
+        )
+        return cls(tuple(document["rows"]), document["rounding"], standing)
+
+    def where(self, **fixed: object) -> list[Row]:
+        """The rows that were measured and have these values."""
+        return [r for r in self.rows if r["state"] == "done" and all(r[k] == v for k, v in fixed.items())]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that were measured."""
+        return tuple(dict.fromkeys(row["seed"] for row in self.rows))
+
+    def table(self, mask: str, scale: str) -> Iterator[tuple[object, ...]]:
+        """The comparisons of this mask and scale, for a file; the first row names the columns."""
+        names = (*NAMED, *VALUES)
+        yield names
+        for row in self.where(mask=mask, scale=scale):
+            yield tuple(row[name] for name in names)
+
+
+def figure(comparison: Comparison, mask: str, scale: str) -> Spec:
+    """Relative differences by precision: dots over a rule at one rounding, the axis the same for all."""
+    x, y = _axes()
+    place = {"x": x, "y": y}
+    span = {**place, "x2": {"field": "to"}}
+    text = {"type": "text", "color": vega.INK, "fontSize": 13}
+    rule = {"type": "rule", "color": vega.GRAY}
+    dot = {"type": "point", "filled": True, "size": 36, "opacity": 0.55}
+    chapter = {**text, "color": vega.GRAY, "fontSize": 12, "align": "left", "dx": 4}
+    layers = [
+        *vega.levels(y, -0.5, LAST),
+        vega.layer("rounding", {**rule, "strokeDash": [4, 4]}, span),
+        vega.layer("dots", dot, {**place, "color": vega.COLOR}),
+        vega.layer("chapter", {**rule, "color": vega.INK}, span),
+        vega.layer("chapter", chapter, {**place, "x": {**x, "field": "to"}, "text": {"field": "text"}}),
+        vega.layer("tops", {**text, "dy": -12}, {**place, "text": {"field": "value"}}),
+        *vega.gutter(y, LAST),
+    ]
+    return vega.chart(HEIGHT, layers, _datasets(comparison, mask, scale))
+
+
+def _axes() -> tuple[Spec, Spec]:
+    x = vega.x_axis("at", LAST, list(range(len(PRECISIONS))), "", first=-0.5)
+    x["axis"] |= {"labelExpr": f"{json.dumps(PRECISIONS)}[datum.value]", "title": None, "ticks": False}
+    y = vega.y_axis("relative", {"type": "log", "domain": [FLOOR, CEILING]}, list(_TICKS))
+    names = {f"{value:.0e}": name for value, name in _TICKS.items()}
+    y["axis"]["labelExpr"] = f"{json.dumps(list(names.values()))}[round(log(datum.value) / LN10 / 4) + 4]"
+    return x, y
+
+
+def _datasets(comparison: Comparison, mask: str, scale: str) -> dict[str, list[Spec]]:
+    dots, tops = [], []
+    for place, precision in enumerate(PRECISIONS):
+        rows = comparison.where(precision=precision, mask=mask, scale=scale)
+        for name, slot, at in (
+            ("relative", "green", place - ASIDE),
+            ("gradient_relative", "violet", place + ASIDE),
+        ):
+            values = sorted(row[name] for row in rows if row[name])
+            for turn, value in enumerate(values):
+                aside = SPREAD * (turn / max(1, len(values) - 1) - 0.5)
+                dots.append({"slot": slot, "at": at + aside, "relative": value})
+            if values:
+                tops.append({"at": at, "relative": values[-1], "value": power(values[-1])})
+    here = PRECISIONS.index("float32")
+    chapter = {"at": here - HALF, "to": here + HALF, "text": "chapter"}
+    chapter["relative"] = LARGEST_DIFFERENCE.low / MEAN_OUTPUT.low
+    rounding = [
+        {"at": place - HALF, "to": place + HALF, "relative": comparison.rounding[precision]}
+        for place, precision in enumerate(PRECISIONS)
+        if precision in comparison.rounding
+    ]
+    gutter = [
+        {"slot": "green", "name": "output", "at": 1e-13, "value": ""},
+        {"slot": "violet", "name": "gradients", "at": 1e-15, "value": ""},
+    ]
+    return {
+        "dots": dots or [_NOTHING],
+        "tops": tops or [_NOTHING],
+        "rounding": rounding or [_NOTHING],
+        "chapter": [chapter if (mask, scale) == ("causal", "sqrt") else _NOTHING],
+        "gutter": gutter if dots else [_NOTHING],
+    }
+
+
+def power(value: float) -> str:
+    """A small number as a reader of charts wants it: "1.7e−6"."""
+    lead, _, exponent = f"{value:.1e}".partition("e")
+    return f"{lead}e{int(exponent)}".replace("-", MINUS)

@@ -1,0 +1,272 @@
+"""Tables and sentences of the page against PyTorch. What they say is measured by processes of their own."""
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from engine.chapter.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PARITY, PRECISIONS, THEIRS
+from engine.probes import zoo
+from engine.sandbox import watcher
+from lab.bench import tables, untrained
+from lab.bench.tables import draw_table, words
+from lab.probes import tiny
+from lab.sections.parity.chart import Comparison, power
+from lab.words import NBSP, count, plain, quantity
+
+SCALES = {"sqrt": "√d", "none": "nothing", "width": "d"}
+MASKS = {"causal": "causal", "none": "none"}
+MODULE, FUNCTION = THEIRS["module"], THEIRS["function"]
+LARGEST = {"zero": "exactly 0", "1e-7": "about 10⁻⁷", "1e-5": "about 10⁻⁵", "1e-3": "about 10⁻³"}
+
+TITLES = {
+    "right": "Ours, right",
+    "softmax-axis": "Softmax over the wrong axis",
+    "no-scale": "No scale",
+    "late-mask": "Mask after the softmax",
+    "no-transpose": "No transpose",
+    "off-by-one": "Mask off by one",
+}
+TESTS = {
+    "rows": "Rows sum",
+    "triangle": "Triangle",
+    "causality": "Causality",
+    "equal-scores": "Equal scores",
+    "variance": "Variance",
+    "shuffle": "Shuffle",
+    "oblong": "Oblong",
+    "parity": "Parity",
+}
+BETS = tuple(TESTS)[:-1]  # parity catches every one, so nobody need bet on it
+
+# One bug, for the reader to find: it divides by the square root of T. Where T equals d nothing shows.
+STARTER = '''import math
+import torch
+
+
+def attention(q, k, v, causal):
+    """q, k, v: (B, T, d). Returns (B, T, d)."""
+    B, T, d = q.shape
+    scores = q @ k.transpose(-2, -1)
+    scores = scores / math.sqrt(scores.shape[-1])
+    if causal:
+        ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(ahead, float("-inf"))
+    return scores.softmax(dim=-1) @ v
+'''
+
+Row = Mapping[str, Any]
+
+
+# Ours and theirs.
+
+
+def beside_the_chapter(comparison: Comparison, precision: str) -> None:
+    """The four columns: the largest of all sizes and of our two ways, causal and divided by √d."""
+    yours = {
+        seed: PARITY.read([row for row in comparison.rows if row["seed"] == seed])
+        for seed in comparison.seeds
+    }
+    listed: list[tuple[str, str, str, Callable[[float | None], str]]] = [
+        ("mean output", "module", "magnitude", magnitude)
+    ]
+    for word in THEIRS:
+        listed += [
+            (word, word, "difference", small),
+            (f"{word}, gradients", word, "gradient_difference", small),
+        ]
+    lines = [
+        tables.Line(label, untrained.row(PARITY, f"{word}-{precision}", metric, yours), metric, write)
+        for label, word, metric, write in listed
+    ]
+    st.table(
+        tables.four_columns(
+            lines,
+            comparable=untrained.comparable(PARITY, yours),
+            text=True,
+            columns=("beside the chapter", *tables.COLUMNS[1:]),
+        ),
+        border="horizontal",
+        hide_index=True,
+    )
+    st.caption(" ".join(_chapter_remarks(comparison)))
+
+
+def _chapter_remarks(comparison: Comparison) -> list[str]:
+    said = [
+        f"Largest absolute difference to `{MODULE}` (module) and to `{FUNCTION}` (function), of the output "
+        f"and of the gradients of the input and all weights; over all sizes and our two ways, causal, "
+        f"divided by √d. Mean ± standard deviation over seeds.",
+        untrained.shipped_line(PARITY),
+    ]
+    if comparison.rows:
+        theirs, mine = (untrained.seeds_said(seeds) for seeds in (PARITY.seeds, comparison.seeds))
+        of = f"It is of {theirs}, yours of {mine}"
+        if untrained.comparable(PARITY, comparison.seeds):
+            said.append(f"{of}. Green: at most twice the chapter’s, which is of one draw.")
+        else:
+            said.append(f"{of}, so a grey difference judges nothing.")
+    return said
+
+
+def magnitude(value: float | None) -> str:
+    """A mean output, as the chapter prints it."""
+    return quantity(value, 3) if value is None or abs(value) >= 0.0005 else tiny(value)
+
+
+def small(value: float | None) -> str:
+    """A difference, or a dash."""
+    return "–" if value is None else tiny(value)
+
+
+def comparison_table(comparison: Comparison, precision: str, mask: str, scale: str) -> None:
+    """A line a size: the worst over seeds and over our two ways to compute it."""
+    none, lines = (None, ":gray[–]"), []
+    sizes = list(dict.fromkeys((r["batch"], r["tokens"], r["d_model"], r["n_head"]) for r in comparison.rows))
+    for size in sizes:
+        named = dict(zip(("batch", "tokens", "d_model", "n_head"), size, strict=True))
+        rows = comparison.where(precision=precision, mask=mask, scale=scale, **named)
+        batch, tokens, d_model, heads = size
+        shape = f"{NBSP}×{NBSP}".join(map(str, (batch, tokens, d_model)))
+        line = [words(f"{count(heads)} head{'s' if heads > 1 else ''}, {shape}")]
+        output = max((row["magnitude"] for row in rows), default=None)
+        line.append(none if output is None else (output, magnitude(output)))
+        for theirs in (MODULE, FUNCTION):
+            for field in ("difference", "gradient_difference"):
+                worst = max((row[field] for row in rows if row["theirs"] == theirs), default=None)
+                line.append(none if worst is None else (worst, f"**{tiny(worst)}**"))
+        lines.append(line)
+    columns = ("size", "mean output", "module", "its gradients", "function", "its gradients ")
+    draw_table(columns, lines, "Largest absolute differences between ours and PyTorch’s, by size")
+
+
+def remarks(scale: str) -> str:
+    """Below the table: what its columns are."""
+    said = [
+        "Size by size (batch × tokens × width), with the mask and scale set above: the worst of all seeds, "
+        "and of our attention written out and fused."
+    ]
+    if scale != "sqrt":
+        said.append("The module divides by √d only.")
+    return " ".join(said)
+
+
+def notice(comparison: Comparison, largest: str | None, coarsest: str | None) -> str:
+    """What there is to notice, read off the figures."""
+    standard = comparison.where(precision="float32", mask="causal", scale="sqrt")
+    if not standard:
+        return "Nothing is compared yet. Make your two guesses, then compare."
+    worst = max(standard, key=lambda row: row["difference"])
+    said = [f"You guessed *{plain(LARGEST[largest])}*." if largest else ""]
+    said[0] += (
+        f" In float32 the largest difference is **{tiny(worst['difference'])}**, at a mean output of "
+        f"{worst['magnitude']:.3f}; the chapter has {tiny(LARGEST_DIFFERENCE.low)} at {MEAN_OUTPUT.low}."
+    )
+    by_precision = {
+        precision: max(row["relative"] for row in rows)
+        for precision in PRECISIONS
+        if (rows := comparison.where(precision=precision, mask="causal", scale="sqrt"))
+    }
+    first = max(by_precision, key=by_precision.__getitem__)
+    roundings = [value / comparison.rounding[name] for name, value in by_precision.items()]
+    said.append(
+        (f"You guessed *{coarsest}*. " if coarsest else "")
+        + f"Against the numbers themselves **{first}** differs most, {power(by_precision[first])}. But each "
+        f"precision is off by {min(roundings):.0f} to {max(roundings):.0f} of its own roundings (dashed): "
+        f"the formula is the same, only the order of the sums is not."
+    )
+    alike = comparison.where(mask="causal", scale="sqrt")
+    if same := [row for row in alike if row["difference"] == 0]:
+        (ours, theirs), _ = Counter((row["ours"], row["theirs"]) for row in same).most_common(1)[0]
+        said.append(
+            f"{len(same):,} of {len(alike):,} outputs agree to the last bit, most of them ours *{ours}* with "
+            f"`{theirs}`."
+        )
+    return "\n\n".join(line.strip() for line in said)
+
+
+# The zoo.
+
+
+def matrix(findings: Sequence[Row], bets: Mapping[str, str | None]) -> None:
+    """Implementation by test: what really caught what; the reader's bets with a ring."""
+    caught = {(row["implementation"], row["test"]): row["caught"] for row in findings}
+    lines = []
+    for name in zoo.IMPLEMENTATIONS:
+        line = [words(TITLES[name])]
+        for test in TESTS:
+            cell = "**caught**" if caught[name, test] else ":gray[passes]"
+            line.append(words(f":blue[○]{NBSP}{cell}" if bets.get(name) == test else cell))
+        lines.append(line)
+    draw_table(("", *TESTS.values()), lines, "Which test catches which wrong implementation")
+
+
+def bets_answered(findings: Sequence[Row], bets: Mapping[str, str | None]) -> str:
+    """How the bets went, and which test catches most."""
+    caught = {(row["implementation"], row["test"]) for row in findings if row["caught"]}
+    placed = [(name, test) for name, test in bets.items() if test]
+    said = []
+    if placed:
+        won = [bet for bet in placed if bet in caught]
+        said.append(f"{count(len(won)).capitalize()} of your {count(len(placed))} bets would have caught it.")
+    tally = {test: sum((name, test) in caught for name in zoo.WRONG) for test in BETS}
+    best = max(tally, key=tally.__getitem__)
+    lone = [name for name in zoo.WRONG if sum((name, test) in caught for test in BETS) == 1]
+    said.append(
+        f"Without any reference, **{TESTS[best].lower()}** catches {count(tally[best])} of "
+        f"{count(len(zoo.WRONG))}."
+    )
+    for name in lone:
+        (only,) = (test for test in BETS if (name, test) in caught)
+        said.append(f"*{TITLES[name]}* is seen by {TESTS[only].lower()} alone.")
+    if ("late-mask", "triangle") not in caught and ("late-mask", "causality") in caught:
+        said.append(
+            "A clean triangle proves little: the future can also come in through the sum that the softmax "
+            "divides by."
+        )
+    return " ".join(said)
+
+
+def exhibit(findings: Sequence[Row], name: str) -> None:
+    """One implementation: its code, and beside it what every test measured."""
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=544):
+            st.code(inspect.getsource(zoo.IMPLEMENTATIONS[name]).replace('"Tensor"', "Tensor"), "python")
+        with st.container(width=544):
+            lines = [
+                [
+                    words(TESTS[row["test"]]),
+                    words(("**caught**: " if row["caught"] else "") + plain(row["said"])),
+                ]
+                for row in findings
+                if row["implementation"] == name
+            ]
+            draw_table(("test", "what it measured"), lines, f"What every test measured of {TITLES[name]}")
+
+
+def tests_explained() -> str:
+    """Every test in one line, as a list."""
+    return "\n".join(f"* **{TESTS[name]}**: {test.__doc__}" for name, test in zoo.TESTS.items())
+
+
+# The reader's own.
+
+
+def verdict(found: watcher.Verdict) -> None:
+    """What became of pasted code: one sentence, then the smallest failing input."""
+    color = {"right": "green", "busy": "orange"}.get(found.outcome, "red")
+    st.markdown(f":{color}[{plain(found.sentence)}]")
+    failed = [case["name"] for case in found.cases if case["failed"]]
+    if failed:
+        st.caption(f"{len(failed)} of {len(found.cases)} inputs fail. The smallest, {plain(failed[0])}:")
+    if found.smallest:
+        lines = [f"{name} = {found.smallest[name]}" for name in ("q", "k", "v", "causal")]
+        lines += [f"# expected\n{found.smallest['expected']}", f"# yours\n{found.smallest['got']}"]
+        st.code("\n".join(lines), "python", wrap_lines=True)
+    if found.printed:
+        st.caption("It printed, cut after 2,000 characters:")
+        st.code(found.printed, None, wrap_lines=True, height=120)
+    if found.outcome != "busy":
+        st.caption(f"Answered in {found.seconds:.1f} s by a process of its own, which has ended.")

@@ -1,0 +1,313 @@
+"""Perplexity over the length of the window: its figure, its tables, and what there is to notice."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from engine.chapter import reference
+from engine.chapter.experiments import POSITIONS
+from engine.chapter.variants import variant
+from lab.bench import tables, training
+from lab.bench.instruments import Choice
+from lab.bench.sweep import Row, Sweep, difference
+from lab.bench.training import short
+from lab.charts import lines as charts
+from lab.charts import vega
+from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.vega import GRAY, Spec, layer
+from lab.shell.frame import dot
+from lab.shell.styles import style
+from lab.words import NBSP, plain, quantity
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+TRAINED = POSITIONS.budget("chapter").context_length  # tokens in a window, on both budgets
+LENGTHS = POSITIONS.budget("chapter").also_at
+LONGER = 256  # the length that the chapter compares at
+LOW, HIGH, TICKS = 30.0, 300.0, (30.0, 50.0, 100.0, 200.0, 300.0)  # of perplexity, on the chapter's text
+ANY_TEXT = (3.0, 1280.0, (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0))
+GUTTER = 0.36
+HEIGHT = 205  # px for the curves of both figures, so that the tables begin above the fold
+CLIFF = 1.5  # times as perplexed at 256 as at 64: what the chapter's learned table is at least
+
+
+def metric(length: int) -> str:
+    """What the perplexity at a length is called among a run's figures."""
+    return f"perplexity_{length}"
+
+
+def ratio(sweep: Sweep, name: str) -> Row:
+    """How many times as perplexed a scheme is at 256 tokens as at 64, seed by seed."""
+    near, far = (sweep.row(name, metric(length)) for length in (TRAINED, LONGER))
+    yours = {seed: far.yours[seed] / near.yours[seed] for seed in near.yours if seed in far.yours}
+    return replace(near, chapter=None, yours=yours)
+
+
+def frame(*, chapters_text: bool) -> Frame:
+    """Where perplexity is drawn over the length of the window: the same whatever was measured."""
+    low, high, ticks = (LOW, HIGH, TICKS) if chapters_text else ANY_TEXT
+    across = Across(field="tokens", title="tokens in the window", first=TRAINED, log=True, ticks=LENGTHS)
+    return Frame(
+        steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=GUTTER, across=across, height=HEIGHT
+    )
+
+
+def lines(sweep: Sweep) -> list[Line]:
+    """One line a scheme over the lengths, a curve a seed."""
+    found = []
+    for name in POSITIONS.variants:
+        runs = [run for digest, run in sweep.measured.items() if sweep.wanted[digest].variant == name]
+        curves = []
+        for run in sorted(runs, key=lambda run: run.spec.seed):
+            values = [(length, run.measured.get(metric(length))) for length in LENGTHS]
+            if points := tuple((length, value) for length, value in values if value is not None):
+                curves.append(Curve(points))
+        found.append(Line(variant(name).short, style(name), tuple(curves)))
+    return found
+
+
+def chart(sweep: Sweep) -> Spec:
+    """Perplexity over the length, with the chapter's two figures of ALiBi as marks of their own."""
+    text = sweep.of_the_chapters_text
+    found = frame(chapters_text=text)
+    spec = charts.line_chart(found, lines(sweep))
+    marks = [
+        {"tokens": length, "perplexity": value.middle, "text": f"chapter {quantity(value.middle, 2)}"}
+        for length in LENGTHS
+        if text and (value := POSITIONS.chapter.get(("alibi", metric(length))))
+    ]
+    place = {
+        "x": vega.x_axis(
+            "tokens",
+            found.steps,
+            list(LENGTHS),
+            found.across.title,
+            found.across.first,
+            log=True,
+            gutter=GUTTER,
+        ),
+        "y": vega.y_axis("perplexity", {"type": "log", "domain": [found.low, found.high]}, list(found.ticks)),
+    }
+    dashed = {"type": "line", "color": GRAY, "strokeDash": [3, 3], "strokeWidth": 1.25}
+    mark = {"type": "point", "shape": "diamond", "color": GRAY, "size": 60, "strokeWidth": 1.5, "opacity": 1}
+    note = {"type": "text", "color": GRAY, "align": "left", "dx": 2, "dy": 16, "fontSize": 12}
+    spec["layer"] += [
+        layer("chapter", dashed, place),
+        layer("chapter", mark, place),
+        layer("chapter", note, {**place, "text": {"field": "text"}}),
+    ]
+    spec["datasets"]["chapter"] = marks or [{"text": ""}]
+    return spec
+
+
+def numbers(sweep: Sweep) -> Iterator[tuple[object, ...]]:
+    """Every figure at every length, for a file; the first row names the columns."""
+    yield "scheme", "budget", "seed", "run", "tokens_in_window", "held_out_perplexity"
+    for digest, run in sweep.measured.items():
+        spec = sweep.wanted[digest]
+        for length in LENGTHS:
+            value = run.measured.get(metric(length))
+            yield spec.variant, spec.budget_name, spec.seed, run.id, length, value
+
+
+def lengths_table(sweep: Sweep) -> "Styler":
+    """Yours at every length; the reference in grey below."""
+    shipped = reference.load(POSITIONS.id)
+    rows, shown = list[list[float | None]](), list[tuple[str, ...]]()
+    for name in POSITIONS.variants:
+        cells = [sweep.row(name, metric(length)) for length in LENGTHS]
+        rows.append([cell.mean for cell in cells])
+        label = f"{dot(name)}{NBSP}{plain(variant(name).title)}"
+        shown.append((label, *map(tables.yours, cells)))
+        if shipped and (row := shipped.rows.get(name)):
+            rows.append([row.mean(metric(length)) for length in LENGTHS])
+            shown.append((":gray[reference]", *(f":gray[{quantity(mean)}]" for mean in rows[-1])))
+    columns = ("perplexity, yours", *(f"at {length}" for length in LENGTHS))
+    return tables.cells(columns, rows, shown)
+
+
+def _times(row: Row) -> str:
+    return tables.with_spread(row.mean, row.sd, bold=True, shown=lambda value: quantity(value, 2))
+
+
+def beside_the_chapter(sweep: Sweep) -> list[tables.Line]:
+    """The four columns of what the chapter prints."""
+    return [
+        tables.Line(
+            f"{dot(name)}{NBSP}{plain(variant(name).short)} at {figure.removeprefix('perplexity_')} tokens",
+            sweep.row(name, figure),
+            figure,
+        )
+        for name, figure in POSITIONS.chapter
+    ]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One ordering that the chapter's prose gives, and the reader's figure that decides it.
+
+    holds: None while it cannot be told. noise: whether that figure is within seed noise of the border.
+    """
+
+    text: str
+    figure: str
+    holds: bool | None
+    noise: bool = False
+
+
+def claims(sweep: Sweep) -> list[Claim]:
+    """What the chapter says in words, and how it is in yours."""
+    times = {name: ratio(sweep, name) for name in POSITIONS.variants}
+    learned, sinusoidal, rope, alibi = (times[name] for name in ("learned", "sinusoidal", "rope", "alibi"))
+    worse = [row.mean for row in (learned, sinusoidal) if row.mean is not None]
+    less = None if len(worse) < 2 or rope.mean is None else 1 < rope.mean < min(worse)
+    return [
+        _best_inside(sweep),
+        _claim("learned, 256 : 64, at least 1.5: a cliff", learned, CLIFF, above=True),
+        _claim("sinusoids, 256 : 64, over 1: no extrapolation", sinusoidal, 1, above=True),
+        Claim("RoPE, 256 : 64, over 1 but under both", _times(rope), less, _near(rope, 1)),
+        _claim("ALiBi, 256 : 64, under 1: it improves", alibi, 1, above=False),
+    ]
+
+
+def _claim(text: str, row: Row, border: float, *, above: bool) -> Claim:
+    holds = None if row.mean is None else row.mean >= border if above else row.mean < border
+    return Claim(text, _times(row), holds, _near(row, border))
+
+
+def _near(row: Row, border: float) -> bool:
+    """Under two standard deviations over seeds from it; of one seed nobody knows."""
+    return row.mean is not None and row.sd is not None and abs(row.mean - border) < 2 * row.sd
+
+
+def _best_inside(sweep: Sweep) -> Claim:
+    """Whether the learned table is ahead of every other scheme at the length of training."""
+    text = "learned, points ahead of the next best at 64"
+    learned, *others = _ranked(sweep, TRAINED, first="learned")
+    if learned.mean is None or not others or any(row.mean is None for row in others):
+        return Claim(text, ":gray[–]", None)
+    gap = difference(others[0], learned)
+    assert gap is not None
+    points = f"{'+' if gap.points >= 0 else ''}{quantity(gap.points)}"
+    return Claim(text, f"**{points}**{NBSP}:gray[{short(others[0])}]", gap.points > 0, bool(gap.noise))
+
+
+def _ranked(sweep: Sweep, length: int, first: str | None = None) -> list[Row]:
+    """The schemes by their mean at a length, best first, those without one last; ``first`` before all."""
+    rows = [sweep.row(name, metric(length)) for name in POSITIONS.variants]
+    return sorted(rows, key=lambda row: (row.variant != first, row.mean is None, row.mean or 0.0))
+
+
+def claims_table(sweep: Sweep, *, comparable: bool) -> "Styler":
+    """The orderings, one a line. comparable: whether yours were trained as long as the chapter's."""
+    shown = []
+    for claim in claims(sweep):
+        if claim.holds is None:
+            verdict = ":gray[–]"
+        else:
+            words = f"{'holds' if claim.holds else 'does not hold'}{', in noise' if claim.noise else ''}"
+            color = "gray" if not comparable or claim.noise else "green" if claim.holds else "red"
+            verdict = f":{color}[{words.replace(' ', NBSP)}]"
+        shown.append((claim.text, claim.figure, verdict))
+    numbers = [(None, None)] * len(shown)
+    return tables.cells(("the chapter in words", "yours", "so"), numbers, shown)
+
+
+STEPS_DECIDE = (
+    "Who is best at 64 tokens is a matter of the steps. Learned and RoPE, seed 0: 56.9 and 51.9 after 500, "
+    "41.8 and 40.8 after 1,500, 39.5 and 42.9 after 3,000, when RoPE overfits (CPU, 2 cores, "
+    "2026-11-30). The chapter, whose steps are not printed, has the learned table ahead."
+)
+INSIDE = "Before you train: which scheme is best at 64 tokens, as long as it was trained?"
+FALLS = "And which loses most at 256?"
+
+
+def notice(sweep: Sweep, inside: str | None, falls: str | None) -> str:
+    """What the lengths say, read off the reader's own figures. inside, falls: the guesses, answered first."""
+    said = []
+    near = [row for row in _ranked(sweep, TRAINED) if row.mean is not None]
+    if len(near) == len(POSITIONS.variants):
+        gap = difference(near[1], near[0])
+        lead = ""
+        if gap is not None:
+            lead = (
+                f"level with {short(near[1])}"
+                if gap.level
+                else f"{quantity(gap.points)} ahead of {short(near[1])}"
+            )
+            lead = f", {lead}{', within seed noise' if gap.noise else ''}"
+        said.append(f"{_guessed(inside)}Best at {TRAINED} tokens is **{short(near[0])}**{lead}.")
+    lost = sorted(
+        (row for name in POSITIONS.variants if (row := ratio(sweep, name)).mean is not None),
+        key=lambda row: -(row.mean or 0.0),
+    )
+    if len(lost) == len(POSITIONS.variants):
+        said.append(
+            f"{_guessed(falls)}The largest loss at {LONGER}: **{short(lost[0])}**, "
+            f"{quantity(lost[0].mean, 2)} times as perplexed as at {TRAINED}; then {short(lost[1])}, "
+            f"{quantity(lost[1].mean, 2)}."
+        )
+    return "\n\n".join([*said, *_lesson(sweep)])
+
+
+def _guessed(guess: str | None) -> str:
+    return f"You guessed *{plain(variant(guess).short)}*. " if guess else ""
+
+
+def _lesson(sweep: Sweep) -> list[str]:
+    said = []
+    near, far = (sweep.row("alibi", metric(length)).mean for length in (TRAINED, LONGER))
+    if near is not None and far is not None:
+        if far < near:
+            said.append(
+                f"ALiBi goes from {quantity(near)} to {quantity(far)}: it knows distances only, and a far "
+                f"token counts so little that a longer window brings nothing it has not met."
+            )
+        else:
+            said.append(
+                f"ALiBi goes from {quantity(near)} to {quantity(far)}, against what the chapter finds."
+            )
+    learned, sinusoidal = (ratio(sweep, name).mean for name in ("learned", "sinusoidal"))
+    if learned is not None and sinusoidal is not None and min(learned, sinusoidal) > 1:
+        said.append(
+            "Sinusoids have a value at position 200 and the table has a row for it. Neither helps: being "
+            "able to say where a token stands is one thing, having learned to read it another."
+        )
+    return said
+
+
+def curves_frame(budget: str, *, chapters_text: bool) -> Frame:
+    """Where the curves of training are drawn: as high as the other figure begins, and without names."""
+    found = training.chart_frame(POSITIONS, budget, chapters_text, LOW if chapters_text else ANY_TEXT[0])
+    return replace(found, names=False, gutter=0.02, height=HEIGHT)
+
+
+def remarks(lines: Sequence[tables.Line], choice: Choice, *, text: bool) -> list[str]:
+    """What the tables hold, and how far they can be compared."""
+    said = training.general_remarks(POSITIONS, [line.row for line in lines], choice)
+    said.append(
+        f"{LONGER} : {TRAINED} is how many times as perplexed a scheme is there. "
+        f"The chapter prints two figures of ALiBi and gives the others as an order."
+    )
+    if not text:
+        said.append("Yours are of another text, so nothing is compared.")
+    elif choice.budget != "chapter":
+        said.append(
+            f"Chapter and reference trained longer than yours, so what is grey judges nothing. The quick "
+            f"budget already shows that {POSITIONS.shows}; it cannot show {POSITIONS.hides}."
+        )
+    else:
+        said.append("Green: within 3 % of the chapter, or as it says.")
+    return said
+
+
+def budget_line(budget: str) -> str:
+    """What is trained and where it is evaluated, in one line."""
+    found = POSITIONS.budget(budget)
+    lengths = ", ".join(map(str, LENGTHS[:-1]))
+    return (
+        f"{budget.capitalize()}: one block of four heads, {found.steps:,} steps of {found.batch_size} × "
+        f"{found.context_length} tokens at learning rate {found.learning_rate:g}; then all held-out windows "
+        f"of {lengths} and {LENGTHS[-1]} tokens."
+    )

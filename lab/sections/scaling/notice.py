@@ -1,0 +1,95 @@
+"""What there is to notice about the sweep over head widths, read off the reader's own figures."""
+
+import statistics
+
+from engine.chapter.variants import variant
+from lab.bench.sweep import Sweep
+from lab.sections.scaling.parts import (
+    FROZEN,
+    GRADIENT,
+    SPREAD,
+    WIDEST,
+    WIDTHS,
+    figure,
+    pair,
+    share,
+    small,
+    winner,
+)
+from lab.words import NBSP, quantity
+
+
+def ends(part: Sweep, name: str, metric: str) -> tuple[float, float] | None:
+    """A figure of a variant at its first evaluation and at its newest, means over seeds."""
+    curves = [curve for curve in part.curves(name, metric) if curve.points]
+    if not curves:
+        return None
+    first, last = ([curve.points[end][1] for curve in curves] for end in (0, -1))
+    return statistics.fmean(first), statistics.fmean(last)
+
+
+def late(part: Sweep, name: str, metric: str) -> float | None:
+    """A figure that jumps from step to step, over the last five records, mean over seeds."""
+    tails = [[value for _, value in curve.points[-5:]] for curve in part.curves(name, metric)]
+    return statistics.fmean(value for tail in tails for value in tail) if any(tails) else None
+
+
+HELPS_GUESSES = {**{str(d): f"d_k {d}" for d in (32, 128, 256, 1024)}, "never": "at none"}
+FROZEN_GUESSES = {"few": "under 10 %", "half": "about half", "most": "over 90 %"}
+
+
+def notice(sweep: Sweep, helps: str | None, frozen: str | None) -> str:
+    """What the sweep says, read off the reader's own figures. helps, frozen: the guesses, answered first."""
+    said = []
+    if (start := helps_from(sweep)) is not None:
+        answer = f"from **d_k {start}** on" if start else "at **none** of these widths for certain"
+        said.append(f"{_guessed(HELPS_GUESSES, helps)}In perplexity the division helps {answer}.")
+    widest = WIDEST.of(sweep)
+    share_now = widest.row(WIDEST.names[1], FROZEN.metric).mean
+    if share_now is not None:
+        said.append(
+            f"{_guessed(FROZEN_GUESSES, frozen)}Undivided at d_k 1024, **{share(share_now)}** of the rows "
+            f"end with more than 0.99 on one token."
+        )
+    return "\n\n".join([*said, *_collapse(widest)])
+
+
+def helps_from(sweep: Sweep) -> int | None:
+    """The narrowest head from which on dividing wins in every row; 0: none; None: a row is missing."""
+    wins: dict[int, bool] = {}
+    for row in WIDTHS:
+        if (found := winner(*pair(sweep, row))) is None:
+            return None
+        width = variant(row.names[0]).config.head_width
+        wins[width] = wins.get(width, True) and found == "divided"
+    start = 0
+    for width in sorted(wins, reverse=True):
+        if not wins[width]:
+            break
+        start = width
+    return start
+
+
+def _guessed(options: dict[str, str], guess: str | None) -> str:
+    return f"You guessed *{options[guess]}*. " if guess else ""
+
+
+def _collapse(widest: Sweep) -> list[str]:
+    said = []
+    undivided, divided = (ends(widest, name, SPREAD.metric) for name in reversed(WIDEST.names))
+    if undivided and divided:
+        said.append(
+            f"The undivided scores start {quantity(undivided[0] / divided[0], 0)} times as wide, "
+            f"√1024{NBSP}={NBSP}32, and go from {figure(undivided[0])} to {figure(undivided[1])}; the "
+            f"divided ones from {figure(divided[0])} to {figure(divided[1])}. A larger gap between two "
+            f"scores costs the frozen head nothing any more, so nothing holds the scores back."
+        )
+    pulls = [late(widest, name, GRADIENT.metric) for name in reversed(WIDEST.names)]
+    if pulls[0] is not None and pulls[1] is not None:
+        fate = "is not even smaller" if pulls[0] > pulls[1] else "is smaller, but not nothing"
+        said.append(
+            f"The norm of W_Q’s gradient ends at {small(pulls[0])} undivided and {small(pulls[1])} divided: "
+            f"as a whole it {fate}. Frozen rows send almost none of it; the few others pull without the "
+            f"factor 1/√d_k, and decide for all."
+        )
+    return said

@@ -1,0 +1,329 @@
+"""Figures, rows and tables of the sweeps over head widths and over ways to scale."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from engine.chapter.experiments import (
+    GAP,
+    PERPLEXITY,
+    SCALES,
+    SCALING,
+    SCALING_LONG,
+    SCALING_WIDE,
+    Experiment,
+)
+from engine.chapter.variants import variant
+from lab.bench import tables, training
+from lab.bench.instruments import Choice
+from lab.bench.sweep import Gap, Row, Sweep, difference
+from lab.charts.lines import Line
+from lab.charts.panels import Panel, Part
+from lab.shell.frame import dot
+from lab.shell.styles import style
+from lab.words import NBSP, plain, points, quantity, signed
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+KINDS = ("divided", "undivided")
+CHAPTER = {**SCALING_LONG.chapter, **SCALING.chapter, **SCALING_WIDE.chapter}
+
+
+def figure(value: float | None) -> str:
+    """A spread or an entropy, three digits: "0.67", "21.4", "5,147"."""
+    if value is None:
+        return "–"
+    return quantity(value, 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2)
+
+
+def small(value: float | None) -> str:
+    """A figure that may be near nothing: "0.017"."""
+    return quantity(value, 3) if value is not None and abs(value) < 1 else figure(value)
+
+
+def share(value: float | None) -> str:
+    """A share as percent: "99.9 %"."""
+    return "–" if value is None else f"{quantity(100 * value)}{NBSP}%"
+
+
+SPREAD = Panel("score_std", "Spread of scores", "std, log", 0.3, 10_000, (1, 10, 100, 1000), shown=figure)
+ENTROPY = Panel("entropy_nats", "Entropy", "nats, log", 0.001, 6, (0.001, 0.01, 0.1, 1), shown=small)
+FROZEN = Panel("frozen_share", "Rows over 0.99", "share", -0.03, 1.04, (0, 0.5, 1), False, ".0%", shown=share)
+GRADIENT = Panel("grad_norm_W_Q", "Gradient of W_Q", "norm, log", 0.01, 10, (0.01, 0.1, 1, 10), shown=small)
+LOSS = Panel(PERPLEXITY, "Perplexity", "held out, log, lower is better", 25, 1280, (30, 100, 300, 1000))
+PANELS = (SPREAD, ENTROPY, FROZEN, GRADIENT, LOSS)
+# Other scales make scores smaller as well.
+SCALES_PANELS = (
+    replace(SPREAD, low=0.003, ticks=(0.01, 1, 100)),
+    ENTROPY,
+    FROZEN,
+    replace(GRADIENT, low=1e-4, ticks=(0.0001, 0.01, 1)),
+    LOSS,
+)
+
+
+@dataclass(frozen=True)
+class Width:
+    """One row of the sweep: two heads of one width that differ in the division only.
+
+    id: what follows "divided-" in its variants' names, and stands in the URL.
+    experiment: which of the two that the sweep joins asks for it.
+    """
+
+    id: str
+    experiment: Experiment
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Its two variants, divided and undivided."""
+        divided, undivided = (f"{kind}-{self.id}" for kind in KINDS)
+        return divided, undivided
+
+    def of(self, sweep: Sweep) -> Sweep:
+        """Its runs."""
+        return sweep.part(lambda spec: spec.variant in self.names, self.experiment)
+
+    def steps(self, budget: str) -> int:
+        """How long it trains on a budget."""
+        return self.experiment.budget(budget, self.names[0]).steps
+
+    def label(self, budget: str) -> str:
+        """ "d_k 128", with what sets it apart: a whole block around it, or steps of its own."""
+        config, steps = variant(self.names[0]).config, self.steps(budget)
+        apart = [f"d_k{NBSP}{config.head_width}"]
+        if config.d_ff:
+            apart.append("in a block")
+        if self.experiment is SCALING_WIDE:
+            apart.append("model as wide")
+        if steps != SCALING.budget(budget).steps:
+            apart.append(f"{steps:,}{NBSP}steps")
+        return ", ".join(apart)
+
+    @property
+    def short(self) -> str:
+        """The same for a button."""
+        config = variant(self.names[0]).config
+        return f"{config.head_width}{', block' if config.d_ff else ''}"
+
+
+def _widths() -> Iterator[Width]:
+    """As the chapter has them: first the heads that train longer, then the others."""
+    seen = set[str]()
+    for experiment in (SCALING_LONG, SCALING):
+        for name in experiment.variants:
+            row = Width(name.removeprefix("divided-"), experiment)
+            if name.startswith("divided-") and row.id not in seen:
+                seen.add(row.id)
+                yield row
+
+
+WIDTHS = tuple(_widths())
+WIDEST = WIDTHS[-1]
+AS_WIDE = tuple(Width(f"{width}-wide", SCALING_WIDE) for width in (256, 1024))
+
+
+def parts(
+    sweep: Sweep, names: Sequence[str], labels: dict[str, str], panels: Sequence[Panel], *, rules: bool
+) -> list[Part]:
+    """The panels of some variants, the dashed last. rules: whether the chapter's figures are drawn."""
+    order = sorted(names, key=lambda name: style(name).dash != "solid")
+    found = []
+    for panel in panels:
+        values = [CHAPTER.get((name, panel.metric)) for name in order] if rules else []
+        lines = [Line(labels[name], style(name), sweep.curves(name, panel.metric)) for name in order]
+        found.append(Part(panel, lines, tuple((value.middle, False) for value in values if value)))
+    return found
+
+
+def width_parts(sweep: Sweep, row: Width) -> list[Part]:
+    """The five panels of one width."""
+    labels = dict(zip(row.names, KINDS, strict=True))
+    return parts(row.of(sweep), row.names, labels, PANELS, rules=sweep.of_the_chapters_text)
+
+
+def worth(sweep: Sweep, width: Width) -> Row:
+    """How many points of perplexity the division is worth, seed by seed."""
+    divided, undivided = pair(sweep, width)
+    name = undivided.variant
+    return Row(
+        variant=name,
+        chapter=CHAPTER.get((name, GAP)),
+        reference=undivided.reference,
+        yours=_minus(undivided.yours, divided.yours),
+        diverged=max(divided.diverged, undivided.diverged),
+    )
+
+
+def pair(sweep: Sweep, width: Width, metric: str = PERPLEXITY) -> tuple[Row, Row]:
+    """The divided and the undivided row of a width."""
+    part = width.of(sweep)
+    divided, undivided = (part.row(name, metric) for name in width.names)
+    return divided, undivided
+
+
+def _minus(one: dict[int, float], other: dict[int, float]) -> dict[int, float]:
+    return {seed: one[seed] - other[seed] for seed in one if seed in other}
+
+
+def winner(divided: Row, undivided: Row) -> str | None:
+    """Whose perplexity is the lower: "divided", "undivided", "neither"; None while one is missing.
+
+    A difference within seed noise has no winner; of one seed nobody knows its noise.
+    """
+    gap = difference(undivided, divided)
+    if gap is None:
+        both = dict(zip(KINDS, (divided, undivided), strict=True))
+        stayed = [kind for kind, row in both.items() if row.mean is not None]
+        lost = any(row.diverged for row in both.values())
+        return stayed[0] if len(stayed) == 1 and lost else None
+    if gap.level or gap.noise:
+        return "neither"
+    return "divided" if gap.points > 0 else "undivided"
+
+
+def perplexity_table(sweep: Sweep, budget: str) -> "Styler":
+    """Yours: per width both perplexities, what the division is worth, and the winner."""
+    numbers, shown = [], []
+    for row in WIDTHS:
+        divided, undivided = pair(sweep, row)
+        gap = difference(undivided, divided)
+        numbers.append((divided.mean, undivided.mean, gap.points if gap else None, None))
+        shown.append(
+            (
+                row.label(budget),
+                tables.yours(divided),
+                tables.yours(undivided),
+                _worth(worth(sweep, row)),
+                _winner(winner(divided, undivided), gap),
+            )
+        )
+    columns = ("perplexity", "divided", "undivided", "worth", "winner")
+    return tables.cells(columns, numbers, shown)
+
+
+def _worth(row: Row) -> str:
+    if row.mean is None:
+        return ":gray[–]"
+    spread = f"{NBSP}:gray[±{NBSP}{quantity(row.sd)}]" if row.sd is not None else ""
+    return f"**{signed(row.mean)}**{spread}"
+
+
+def _winner(name: str | None, gap: Gap | None) -> str:
+    match name:
+        case None:
+            return ":gray[–]"
+        case "neither":
+            return ":gray[neither: seed noise]" if gap and gap.noise else ":gray[neither]"
+    return f"{dot(f'{name}-32')}{NBSP}{name}"
+
+
+def scores_table(sweep: Sweep, budget: str) -> "Styler":
+    """Yours at the end: per width the spread of the scores and the share of rows that froze."""
+    numbers, shown = [], []
+    for row in WIDTHS:
+        cells = [
+            (figures, panel.shown) for panel in (SPREAD, FROZEN) for figures in pair(sweep, row, panel.metric)
+        ]
+        numbers.append([figures.mean for figures, _ in cells])
+        shown.append((row.label(budget), *(tables.yours(figures, write) for figures, write in cells)))
+    columns = ("scores at the end", "std, divided", "std, undivided", "over 0.99, div.", "over 0.99, undiv.")
+    return tables.cells(columns, numbers, shown)
+
+
+def beside_the_chapter(sweep: Sweep, widths: Sequence[Width], budget: str) -> list[tables.Line]:
+    """The four columns: what the division is worth at each width, and the chapter's figures of the last."""
+    lines = [tables.Line(f"worth, {row.label(budget)}", worth(sweep, row), GAP, points) for row in widths]
+    widest = widths[-1].of(sweep)
+    divided, undivided = widths[-1].names
+    for name, panel, what in (
+        (undivided, SPREAD, "std of scores, undivided"),
+        (undivided, FROZEN, "rows over 0.99, undivided"),
+        (divided, SPREAD, "std of scores, divided"),
+    ):
+        line = tables.Line(
+            f"{what}, d_k{NBSP}1024", widest.row(name, panel.metric), panel.metric, panel.shown
+        )
+        lines.append(line)
+    return lines
+
+
+def results(sweep: Sweep, choice: Choice) -> None:
+    """The sweep's three tables, and what they hold."""
+    for styler in (perplexity_table(sweep, choice.budget), scores_table(sweep, choice.budget)):
+        st.table(styler, border="horizontal", hide_index=True)
+    said = against_the_chapter(sweep, WIDTHS, choice)
+    st.caption(" ".join(said))
+
+
+def against_the_chapter(sweep: Sweep, widths: Sequence[Width], choice: Choice) -> list[str]:
+    """Draw that table. Returns what there is to say below it."""
+    lines = beside_the_chapter(sweep, widths, choice.budget)
+    comparable, text = choice.budget == "chapter", sweep.of_the_chapters_text
+    st.table(
+        tables.four_columns(
+            lines, comparable=comparable, text=text, columns=("beside the chapter", *tables.COLUMNS[1:])
+        ),
+        border="horizontal",
+        hide_index=True,
+    )
+    shown = sweep.experiment
+    said = training.general_remarks(shown, [line.row for line in lines], choice)
+    said.append("Worth: points of perplexity that the undivided head is behind, paired over seeds.")
+    if not text:
+        said.append("Yours are of another text, so nothing is compared.")
+    elif not comparable:
+        said.append(
+            f"Chapter and reference trained longer than yours, so a grey difference judges nothing. The "
+            f"quick budget already shows that {shown.shows}; it cannot show {shown.hides}."
+        )
+    else:
+        said.append("Green: a worth within half of the chapter’s, another figure within 3 % of it.")
+    return said
+
+
+def budget_line(choice: Choice) -> str:
+    """What the chosen budget trains."""
+    budget = SCALING.budget(choice.budget)
+    trained = (
+        f"{budget.steps:,} steps of {budget.batch_size} × {budget.context_length} tokens at learning rate "
+        f"{budget.learning_rate:g}"
+    )
+    if choice.budget == "quick":
+        return f"Quick: {trained}."
+    long = SCALING_LONG.budget("chapter")
+    return (
+        f"Chapter: {trained}, one head added to the token, no norm; in a block: {long.steps:,} steps of "
+        f"{long.batch_size} × {long.context_length}."
+    )
+
+
+def models_table(sweep: Sweep, first: str, labels: dict[str, str]) -> "Styler":
+    """Every model of an experiment: the shipped perplexity, yours, and your scores at the end.
+
+    first: what the column of their labels is called.
+    """
+    numbers, shown = [], []
+    for name, label in labels.items():
+        row = sweep.row(name, PERPLEXITY)
+        cells = [(sweep.row(name, panel.metric), panel.shown) for panel in (SPREAD, FROZEN)]
+        shipped = row.reference
+        mean = shipped.mean(PERPLEXITY) if shipped else None
+        numbers.append((mean, row.mean, *(figures.mean for figures, _ in cells)))
+        shown.append(
+            (
+                f"{dot(name)}{NBSP}{plain(label)}",
+                tables.with_spread(mean, shipped.sd(PERPLEXITY) if shipped else None),
+                tables.yours(row),
+                *(tables.yours(figures, write) for figures, write in cells),
+            )
+        )
+    columns = (first, "reference", "perplexity, yours", "std of scores", "over 0.99")
+    return tables.cells(columns, numbers, shown)
+
+
+# What tells the models of an experiment apart, without what all of them share.
+SCALES_LABELS = {name: variant(name).short.removesuffix(", 1024") for name in SCALES.variants}
+AS_WIDE_LABELS = {name: variant(name).short for name in SCALING_WIDE.variants}

@@ -1,0 +1,217 @@
+"""Random vectors, nothing trained: how wide scores get, and what a softmax makes of them.
+
+Measured in a process of its own, so that this one never loads torch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from engine.chapter import measurements, reference
+from engine.chapter.measurements import SATURATION, VARIANCE
+from lab import probes
+from lab.bench import tables, untrained
+from lab.charts.lines import Across, Curve, Line
+from lab.charts.panels import Panel, Part
+from lab.sections.scaling.parts import figure, share
+from lab.settings import one_of
+from lab.shell.styles import Style
+from lab.words import MINUS, NBSP, quantity
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+PAIRS = (100, 1_000, 5_000, 20_000, 50_000)
+PAIRS_OF_THE_CHAPTER = 20_000
+WIDTHS = (*measurements.WIDTHS, 4096)
+SIDES = (("undivided", Style("red")), ("divided", Style("green")))
+
+Measured = dict[str, Any]
+Numbers = Mapping[str, Mapping[str, float | None]]
+
+
+def tiny(value: float | None) -> str:
+    """Three decimals, or what would be next to nothing with them: "0.021", "1.8e−5"."""
+    if value is None or abs(value) >= 0.0005 or value == 0:
+        return quantity(value, 3)
+    lead, _, power = f"{value:.1e}".partition("e")
+    return f"{lead.replace('-', MINUS)}e{MINUS}{abs(int(power))}"
+
+
+def brief(value: float | None) -> str:
+    """At most three decimals, without zeros at the end: "0.96", "0.961"."""
+    return tiny(value) if value is None or abs(value) < 0.0005 else f"{round(value, 3):g}".replace("-", MINUS)
+
+
+PANELS = (
+    Panel("effective_tokens", "Effective tokens", "of 64, log", 1, 64, (1, 4, 16, 64), shown=figure),
+    Panel("frozen_share", "Rows over 0.99", "share", -0.03, 1.04, (0, 0.5, 1), False, ".0%", shown=share),
+    Panel("trace", "Trace of the Jacobian", "Σ w (1 − w)", -0.03, 1.04, (0, 0.5, 1), False, shown=figure),
+    Panel(
+        "gradient_share_median",
+        "Gradient let through",
+        "median row, of 1, log",
+        1e-6,
+        0.1,
+        (1e-6, 1e-4, 1e-2),
+        shown=tiny,
+    ),
+)
+
+
+def measure(pairs: int, widths: tuple[int, ...]) -> Measured:
+    """What ``engine.probes.scaling`` measures. Raises ValueError: when it cannot; the message says why."""
+    of_widths = ",".join(map(str, widths))
+    return probes.measured("engine.probes.scaling", "--pairs", str(pairs), "--widths", of_widths)
+
+
+def up_to(widest: int) -> tuple[int, ...]:
+    """The widths from the narrowest to this one."""
+    return tuple(width for width in WIDTHS if width <= widest)
+
+
+def listed(name: str, options: Sequence[int]) -> Callable[[str], int]:
+    """A parser of a setting that accepts these numbers only."""
+    allowed = {str(number): number for number in options}
+    known = one_of(name, tuple(allowed))
+    return lambda text: allowed[known(text)]
+
+
+def variance_table(widths: Sequence[int], measured: Measured | None) -> "Styler":
+    """Variance and standard deviation of the scores: the chapter's digits, the reference's and yours."""
+    yours = {measured["seed"]: VARIANCE.read(measured["variance"])} if measured else {}
+    lines = [
+        tables.Line(label, untrained.row(VARIANCE, f"d-{width}", metric, yours), metric, tiny)
+        for width in _shown(widths, measured)
+        for metric, label in (
+            ("variance", f"{width:,}, σ²"),
+            ("std", f"{width:,}, σ :gray[√d = {width**0.5:.0f}]"),
+        )
+    ]
+    return tables.four_columns(
+        lines, comparable=as_the_chapter(measured), text=True, columns=("width d", *tables.COLUMNS[1:])
+    )
+
+
+def as_the_chapter(measured: Measured | None) -> bool:
+    """Whether the variances were measured as the chapter's were."""
+    return measured is not None and measured["pairs"] == PAIRS_OF_THE_CHAPTER
+
+
+def _shown(widths: Sequence[int], measured: Measured | None) -> Sequence[int]:
+    """What was measured; before, what would be."""
+    return [row["d"] for row in measured["variance"]] if measured else widths
+
+
+def saturation_parts(measured: Measured | None) -> list[Part]:
+    """Four panels over the width, undivided and divided."""
+    rows = measured["saturation"] if measured else []
+    found = []
+    for panel in PANELS:
+        lines = []
+        for side, look in SIDES:
+            points = tuple((row["d"], row[side][panel.metric]) for row in rows)
+            lines.append(Line(side, look, (Curve(points),) if points else ()))
+        found.append(Part(panel, lines))
+    return found
+
+
+def across(widths: Sequence[int]) -> Across:
+    """The axis of widths."""
+    return Across(field="d", title="width d", first=widths[0], log=True, ticks=tuple(widths))
+
+
+def saturation_table(widths: Sequence[int], measured: Measured | None) -> "Styler":
+    """Undivided, then divided, at every width: yours, and in grey the reference."""
+    yours: Numbers = SATURATION.read(measured["saturation"]) if measured else {}
+    found = reference.load(SATURATION.id)
+    shipped: Numbers = {
+        name: {metric: row.mean(metric) for metric in SATURATION.metrics}
+        for name, row in (found.rows.items() if found else ())
+    }
+    numbers, shown = [], []
+    for width in _shown(widths, measured):
+        names = (f"undivided-{width}", f"divided-{width}")
+        for label, figures, look in (
+            (f"{width:,}", yours, f"**{{}}**{NBSP}: {{}}"),
+            (":gray[reference]", shipped, f":gray[{{}}{NBSP}: {{}}]"),
+        ):
+            if figures is shipped and names[0] not in shipped:
+                continue
+            pairs = [[figures.get(name, {}).get(panel.metric) for name in names] for panel in PANELS]
+            numbers.append([undivided for undivided, _ in pairs])
+            cells = (
+                ":gray[–]" if None in pair else look.format(*map(panel.shown, pair))
+                for panel, pair in zip(PANELS, pairs, strict=True)
+            )
+            shown.append((label, *cells))
+    columns = ("width d, undivided : divided", "effective tokens", "over 0.99", "trace", "gradient")
+    return tables.cells(columns, numbers, shown)
+
+
+def chapter_table(measured: Measured | None) -> "Styler":
+    """The chapter's figures on frozen rows, the reference's, and yours where such a width was measured."""
+    yours = {measured["seed"]: SATURATION.read(measured["saturation"])} if measured else {}
+    listed = (
+        ("rows over 0.99, undivided, 1024", "undivided-1024", "frozen_share", share),
+        ("effective tokens, undivided, 256", "undivided-256", "effective_tokens", figure),
+        *((f"trace, divided, {width}", f"divided-{width}", "trace", brief) for width in measurements.WIDTHS),
+    )
+    lines = [
+        tables.Line(label, untrained.row(SATURATION, variant, metric, yours), metric, write)
+        for label, variant, metric, write in listed
+    ]
+    return tables.four_columns(
+        lines,
+        comparable=untrained.comparable(SATURATION, yours),
+        text=True,
+        columns=("beside the chapter", *tables.COLUMNS[1:]),
+    )
+
+
+def remarks(measured: Measured | None) -> str:
+    """Below the tables: what their columns hold, and how far they can be compared."""
+    said = [
+        untrained.shipped_line(VARIANCE, SATURATION),
+        f"Its variances are of {untrained.seeds_said(VARIANCE.seeds)}, its rows of "
+        f"{untrained.seeds_said(SATURATION.seeds)}; yours are of seed 0, so they have no spread.",
+    ]
+    if measured and not as_the_chapter(measured):
+        said.append(
+            f"The variances of chapter and reference are of {PAIRS_OF_THE_CHAPTER:,} pairs, yours of "
+            f"{measured['pairs']:,}, so a grey difference judges nothing."
+        )
+    said.append(
+        "Green: a variance to the digit, a share within 3 points, a trace within 0.01. *Italic*: inferred "
+        "from the chapter’s prose; its effective tokens are of one row. A row is frozen when one weight "
+        "exceeds 0.99, effective tokens are e to the row’s entropy, the gradient is the median row’s."
+    )
+    return " ".join(said)
+
+
+def notice(measured: Measured | None) -> str:
+    """What the random rows say, in figures."""
+    if not measured:
+        return "Nothing is trained here: vectors are drawn, multiplied and sent through a softmax."
+    rows = measured["saturation"]
+    last = rows[-1]
+    undivided, divided = last["undivided"], last["divided"]
+    through = [tiny(side["gradient_share_median"]) for side in (undivided, divided)]
+    said = [
+        f"Each of the d products adds its own variance of 1, so a score’s standard deviation is √d: "
+        f"{figure(measured['variance'][-1]['std'])} at d = {last['d']:,}. Softmax sees the differences "
+        f"between scores, and e to the power of a difference of {figure(measured['variance'][-1]['std'])} is "
+        f"as good as all or nothing.",
+        f"At d = {last['d']:,} an undivided row attends to {figure(undivided['effective_tokens'])} of 64 "
+        f"tokens, and {share(undivided['frozen_share'])} of the rows are frozen; divided, to "
+        f"{figure(divided['effective_tokens'])}.",
+        f"A frozen row cannot learn where to look: the median row lets "
+        f"{through[0]} of a gradient through, divided {through[1]}.",
+    ]
+    peak = max(rows, key=lambda row: row["undivided"]["gradient_share"])
+    if peak["undivided"]["gradient_share"] > 1.1 * peak["divided"]["gradient_share"]:
+        said.append(
+            f"On the mean of the rows a little sharpness even helps: at d = {peak['d']:,} undivided rows let "
+            f"{tiny(peak['undivided']['gradient_share'])} through, divided ones "
+            f"{tiny(peak['divided']['gradient_share'])}."
+        )
+    return "\n\n".join(said)

@@ -1,0 +1,162 @@
+"""Find my wall: the longest text that fits a card, found without allocating anything, and then for real."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from engine.memory_wall import ask
+from engine.memory_wall.plan import Plan
+from engine.memory_wall.setting import CARDS_GB, GB, MB, Setting
+from lab.bench import tables
+from lab.charts import lines as charts
+from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.vega import Spec
+from lab.sections.wall.parts import decades, whole_mb
+from lab.sections.wall.rows import Measurement
+from lab.shell.frame import dot
+from lab.shell.styles import style
+from lab.words import NBSP, plain, quantity, signed
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+WAYS = ("explicit", "fused", "chunked")
+SMALL_GB = ("0.1", "0.5", "1")  # cards that any machine can pretend to have
+CHAPTERS = (8, "explicit")  # what the chapter's formula gives for it: 11,338
+
+Found = Mapping[tuple[float, str], int]
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _longest(setting: str, cards_gb: tuple[float, ...], ways: tuple[str, ...]) -> list[dict[str, Any]]:
+    return ask.predict(Setting(**json.loads(setting)), cards_gb=cards_gb, implementations=ways).longest
+
+
+def longest(setting: Setting) -> Found:
+    """The longest n by card and implementation; on the small cards of explicit alone. Some seconds, once.
+
+    Raises ValueError: when it cannot be predicted; the message says why.
+    """
+    written = json.dumps(asdict(setting), sort_keys=True)
+    try:
+        rows = _longest(written, tuple(map(float, CARDS_GB)), WAYS)
+        rows = rows + _longest(written, tuple(map(float, SMALL_GB)), ("explicit",))
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+    return {(float(row["card_gb"]), str(row["implementation"])): int(row["n"]) for row in rows}
+
+
+def cards_table(found: Found | None) -> "Styler":
+    """The longest n, a line a card."""
+    numbers, shown = [], []
+    for card in CARDS_GB:
+        values = [found[float(card), way] if found else None for way in WAYS]
+        numbers.append(values)
+        shown.append((f"{card}{NBSP}GB", *(":gray[–]" if v is None else f"{v:,}" for v in values)))
+    return tables.cells(("card", *WAYS), numbers, shown)
+
+
+def chart(found: Found | None) -> Spec:
+    """The longest n over the size of the card, a line an implementation."""
+    first, last = float(CARDS_GB[0]), CARDS_GB[-1]
+    low, high = 1000.0, 100_000_000.0
+    across = Across(
+        field="GB", title="memory of the card, GB", first=first, log=True, ticks=tuple(map(float, CARDS_GB))
+    )
+    frame = Frame(
+        steps=last, low=low, high=high, field="tokens", ticks=decades(low, high), form=",d", height=200,
+        gutter=0.55, across=across, shown=_short,
+    )  # fmt: skip
+    lines = [
+        Line(way, style(way), (Curve(tuple((card, found[float(card), way]) for card in CARDS_GB)),))
+        for way in WAYS
+        if found
+    ]
+    return charts.line_chart(frame, lines)
+
+
+def _short(value: float | None) -> str:
+    """ "47,594", "2.2 M"."""
+    if value is None or value < 1e6:
+        return quantity(value, 0)
+    return f"{value / 1e6:.1f}{NBSP}M"
+
+
+def csv_rows(found: Found | None) -> list[tuple[object, ...]]:
+    """For a file; the first row names the columns."""
+    rows = sorted(found.items()) if found else []
+    return [("card_gb", "implementation", "longest_n"), *((gb, name, n) for (gb, name), n in rows)]
+
+
+def answer(found: Found, card: int, guess: int | None, setting: Setting) -> str:
+    """The reader's guess beside what was found; what doubling the card buys; what not storing buys."""
+    n = found[float(card), "explicit"]
+    said = f"On {card}{NBSP}GB explicit fits **{n:,}** tokens and not one more."
+    if guess:
+        off = 100 * (guess / n - 1) if n else 0.0
+        near = "exactly that" if guess == n else f"{signed(off, lambda v: quantity(v, 0))}{NBSP}%"
+        said = f"You guessed *{guess:,}*: {near}. {said}"
+    lines = [said]
+    if setting == Setting() and card == CHAPTERS[0]:
+        lines[0] += " The chapter’s formula, its workspace included, says the same."
+    large, small = found[16.0, "explicit"], found[8.0, "explicit"]
+    if small:
+        lines.append(
+            f"Twice the memory is not twice the text: from 8 to 16{NBSP}GB it is **{large / small:.2f}** "
+            f"times as long, about √2, since the matrix grows with n²."
+        )
+    if n:
+        gains = " and ".join(f"{way} **{found[float(card), way] / n:,.0f}**" for way in ("fused", "chunked"))
+        lines.append(f"Without the matrix: {gains} times as long a text on the same card.")
+    return "\n\n".join(lines)
+
+
+def pair(found: Found, small: str, setting: Setting, device: str) -> Plan | None:
+    """The last n that fits a small card and the first that does not, to be measured; None: nothing fits."""
+    n = found[float(small), "explicit"]
+    if n < 1:
+        return None
+    return Plan(
+        tokens=(n, n + 1),
+        implementations=("explicit",),
+        setting=setting,
+        budget_bytes=int(float(small) * GB),
+        device=device,
+        timed=False,
+    )
+
+
+def pair_words(plan: Plan, found: Measurement) -> str:
+    """What the two real measurements say of the prediction."""
+    last = plan.tokens[0]
+    states = {row.n: row for row in found.ended}
+    a, b = states.get(last), states.get(last + 1)
+    lead = f"{dot('explicit')} "
+    if found.state == "none":
+        budget = whole_mb(plan.budget_bytes or 0)
+        return f"{lead}Predicted: {last:,} fits {budget}{NBSP}MB, {last + 1:,} does not."
+    if found.live:
+        return (
+            ":gray[Waiting: another measurement has the device]"
+            if found.state == "waiting"
+            else (f":primary[Measuring {last:,} and {last + 1:,} tokens]")
+        )
+    if found.state in ("failed", "cancelled", "interrupted"):
+        why = f": {plain(found.reason)}" if found.reason else ""
+        return f":{'red' if found.state == 'failed' else 'gray'}[{found.state.capitalize()}{why}]"
+    said = []
+    for row in (a, b):
+        if row is None:
+            continue
+        if row.state == "done" and row.peak_bytes:
+            said.append(f"{row.n:,} tokens fit, with {quantity(row.peak_bytes / MB, 2)}{NBSP}MB at the peak")
+        elif row.state == "out of memory":
+            said.append(f"{row.n:,} are out of memory")
+        else:
+            said.append(f"{row.n:,} failed ({plain(row.reason or 'without a word')})")
+    held = bool(a and b and (a.state, b.state) == ("done", "out of memory"))
+    judged = ":green[As predicted.]" if held else ":red[Not as predicted.]"
+    return f"{lead}Measured: {', '.join(said)}. {judged}"

@@ -1,0 +1,314 @@
+"""The circuit of one model as a graph to be cut: words below, heads above, an edge for every look.
+
+Everything in it was measured: a look's width is its weight, and it is drawn in ink where cutting it costs the
+answer at least a fifth of its logit difference.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from engine.data.languages.winograd import ADJECTIVE, DECISION
+from lab.bench import tables
+from lab.charts import vega
+from lab.charts.vega import COLOR, DASH, GRAY, INK, Spec, chart, layer
+from lab.sections.winograd.parts import share
+from lab.sections.winograd.probe import Measured
+from lab.words import NBSP, plain, quantity
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+DASHES = {"decision": "solid", "adjective": "dashed", "relays": "dotted"}
+SEEN_FROM = {
+    "decision": "the deciding position",
+    "adjective": "the adjective’s position",
+    "relays": "other positions",
+}
+WIDEST, HEIGHT_A_ROW, CLICK = 7.0, 112, 14  # px
+SETS = {
+    "noun_carriers": "carries a noun",
+    "adjective_readers": "reads the adjective",
+    "helpers": "helps",
+    "rest": "not needed",
+}
+SHORT = {"noun_carriers": "noun", "adjective_readers": "adjective", "helpers": "helps"}
+KEYS = {"first noun": "x", "second noun": "y", "adjective": "adj."}
+EDGE = "edge"
+PAPER = {"stroke": {"expr": "background"}, "strokeWidth": 5, "strokeJoin": "round"}  # around letters
+_MIDDLE = DECISION / 2
+
+
+@dataclass(frozen=True)
+class Look:
+    """One edge that can be cut: where from, at what, by which head; all of the block where it is None."""
+
+    block: int
+    head: int | None
+    query: str
+    key: str
+    measured: Measured
+
+    @property
+    def id(self) -> str:
+        """Its name in the URL: "1.2-decision-first-noun"."""
+        return f"{self.of}-{self.query}-{self.key.replace(' ', '-')}"
+
+    @property
+    def of(self) -> str:
+        """Its head, counted from 1: "1.2"."""
+        return f"{self.block + 1}.{'all' if self.head is None else self.head + 1}"
+
+    @property
+    def part(self) -> bool:
+        """Whether it is part of the circuit."""
+        return bool(self.measured.get("part"))
+
+    @property
+    def said(self) -> str:
+        """What it is, in words."""
+        whose = f"all heads of block {self.block + 1}" if self.head is None else f"head {self.of}"
+        seen = "" if self.query == "decision" else f" from {SEEN_FROM[self.query]}"
+        weight = self.measured.get("weight")
+        return f"{whose} → {self.key}{seen}" + (f", {weight:.2f}" if weight is not None else "")
+
+
+def joined(circuit: Measured, effects: Measured) -> Measured:
+    """A circuit with what cutting each of its looks does to two sentences."""
+
+    def name(one: Measured) -> tuple[object, ...]:
+        return one["block"], one["head"], one["query"], one["key"]
+
+    of_look = {name(one): one["answers"] for one in effects["looks"]}
+    each = {
+        kind: [{**one, "answers": of_look[name(one)]} for one in circuit[kind]]
+        for kind in ("looks", "together")
+    }
+    return {**circuit, **each, "answers": effects["answers"], "tokens": effects["tokens"]}
+
+
+def looks(found: Measured) -> dict[str, Look]:
+    """What the graph shows, by id: the deciding position's looks, others that count, then whole blocks."""
+    each = [
+        Look(one["block"], one["head"], one["query"], one["key"], one)
+        for one in [*found["looks"], *found["together"]]
+    ]
+    return {look.id: look for look in each if look.part or look.query == "decision"}
+
+
+def flips(found: Measured, look: Look) -> list[bool]:
+    """Of each sentence, whether another word is named once the edge is cut."""
+    pairs = zip(found["answers"], look.measured["answers"], strict=True)
+    return [before["named"] != after["named"] for before, after in pairs]
+
+
+def costliest(found: Measured) -> str:
+    """The edge whose cut leaves the fewest right answers, of those that flip one of the two if any does."""
+    each = looks(found)
+    return min(each, key=lambda name: (not any(flips(found, each[name])), _left(each[name])))
+
+
+def _left(look: Look) -> float:
+    return float(look.measured["score"]["accuracy"])
+
+
+def roles_of(found: Measured, names: Mapping[str, str] = SETS) -> dict[tuple[int, int], str]:
+    """What each head does, in words. names: of the sets."""
+    said: dict[tuple[int, int], list[str]] = {}
+    for name, words in names.items():
+        for block, head in found[name]["heads"]:
+            said.setdefault((block, head), []).append(words)
+    return {head: ", ".join(words) for head, words in said.items()}
+
+
+def places(found: Measured) -> dict[tuple[int, int], float]:
+    """Where each head stands across the graph."""
+    count = 1 + max(role["head"] for role in found["heads"])
+    step = DECISION / (count + 1)
+    return {(role["block"], role["head"]): step * (role["head"] + 1) for role in found["heads"]}
+
+
+def spec(found: Measured, chosen: str) -> Spec:
+    """The graph. chosen: the edge that is cut."""
+    blocks = 1 + max(role["block"] for role in found["heads"])
+    x = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [-0.6, 14.9], "nice": False}}
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "axis": None,
+        "scale": {"domain": [-0.45, blocks + 1.35], "nice": False},
+    }
+    line = {"x": x, "y": y, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
+    width = {"field": "width", "type": "quantitative", "scale": None, "legend": None}
+    hover = [{"field": name} for name in ("edge", "weight", "accuracy without it")]
+    text = {"type": "text", "color": INK, "fontSize": 13}
+    click = {"name": EDGE, "select": {"type": "point", "fields": ["id"], "toggle": False}}
+    layers = [
+        layer("writes", {"type": "rule", "color": GRAY, "opacity": 0.25}, {**line, "strokeWidth": width}),
+        layer(
+            "edges",
+            {"type": "rule"},
+            {
+                **line,
+                "strokeWidth": width,
+                "color": COLOR,
+                "strokeDash": DASH,
+                "opacity": {"field": "opacity", "type": "quantitative", "scale": None, "legend": None},
+            },
+        ),
+        {
+            **layer(
+                "edges", {"type": "rule", "strokeWidth": CLICK, "opacity": 0}, {**line, "tooltip": hover}
+            ),
+            "params": [click],
+        },
+        layer(
+            "heads",
+            {"type": "point", "filled": True, "size": 700, "opacity": 1},
+            {"x": x, "y": y, "color": COLOR},
+        ),
+    ]
+    labels = [
+        ({**text, "fontWeight": 600, "fontSize": 14, "dy": -26}, "head"),
+        ({**text, "align": "left", "dx": 22, "dy": -7}, "role"),
+        ({**text, "color": GRAY, "fontSize": 12, "align": "left", "dx": 22, "dy": 9}, "weights"),
+    ]
+    for look, field in labels:  # on paper of their own: looks pass under them
+        layers += [layer("heads", {**look, **over}, _text(x, y, field)) for over in (PAPER, {})]
+    layers += [
+        layer("words", {**text, "dy": 12}, _text(x, y, "word")),
+        layer("words", {**text, "color": GRAY, "fontSize": 12, "dy": 28}, _text(x, y, "index")),
+    ]
+    return chart(HEIGHT_A_ROW * (blocks + 1) + 60, layers, _rows(found, chosen, blocks))
+
+
+def _text(x: Spec, y: Spec, field: str) -> Spec:
+    return {"x": x, "y": y, "text": {"field": field, "type": "nominal"}}
+
+
+def _rows(found: Measured, chosen: str, blocks: int) -> dict[str, list[dict[str, Any]]]:
+    at = places(found)
+    edges = []
+    for look in looks(found).values():
+        own = look.head is not None
+        heads = [head for block, head in at if block == look.block and (head == look.head or not own)]
+        if own or look.id == chosen:  # a whole block's look is drawn when it is the one that is cut
+            edges += [_edge(found, look, at[look.block, head], chosen) for head in heads]
+    return {
+        "edges": sorted(edges, key=lambda edge: edge["opacity"]),
+        "writes": [_write(found, role, at[role["block"], role["head"]], blocks) for role in found["heads"]],
+        "heads": [_head(found, head, x) for head, x in at.items()],
+        "words": [*_words(found), {"x": _MIDDLE, "y": blocks + 1.24, "word": "answer", "index": ""}],
+    }
+
+
+def _head(found: Measured, head: tuple[int, int], x: float) -> dict[str, Any]:
+    """A head, its role in short, and the weights of its looks that count."""
+    parts = [look for look in looks(found).values() if look.part and (look.block, look.head) == head]
+    weights = ", ".join(f"{KEYS[look.key]} {look.measured['weight']:.2f}" for look in parts)
+    name = f"{head[0] + 1}.{head[1] + 1}"
+    row = {
+        "x": x,
+        "y": head[0] + 1,
+        "head": name,
+        "role": roles_of(found, SHORT).get(head, ""),
+        "weights": weights,
+    }
+    return {**row, "slot": "ink" if parts else "gray"}
+
+
+def _edge(found: Measured, look: Look, x: float, chosen: str) -> dict[str, Any]:
+    cut = look.id == chosen
+    weight = look.measured.get("weight", 0.5)
+    return {
+        "x": found["names"].index(look.key),
+        "y": 0.0,
+        "x2": x,
+        "y2": look.block + 0.86,
+        "width": 1 + weight * WIDEST,
+        "slot": "red" if cut else "ink" if look.part else "gray",
+        "dash": DASHES["adjective"] if cut else DASHES[look.query],
+        "opacity": 1.0 if cut else 0.8 if look.part else 0.4,
+        "id": look.id,
+        "edge": look.said,
+        "weight": "" if look.head is None else f"{weight:.2f}",
+        "accuracy without it": share(_left(look)),
+    }
+
+
+def _write(found: Measured, role: Measured, x: float, blocks: int) -> dict[str, Any]:
+    """What a head adds to the logit difference by itself, of the answer that gets more."""
+    most = max(max(one["direct"].values()) for one in found["heads"]) or 1.0
+    own = max(0.0, *role["direct"].values())
+    ends = {"x": x, "y": role["block"] + 1.14, "x2": _MIDDLE, "y2": blocks + 0.98}
+    return {**ends, "width": 0.5 + WIDEST * own / max(most, 1e-9)}
+
+
+def _words(found: Measured) -> list[dict[str, Any]]:
+    one, other = found["tokens"]
+    words = [f"{a} / {b}" if at == ADJECTIVE else a for at, (a, b) in enumerate(zip(one, other, strict=True))]
+    return [{"x": at, "y": 0.0, "word": word, "index": str(at)} for at, word in enumerate(words)]
+
+
+def draw(found: Measured, chosen: str, key: str, target: str) -> None:
+    """The graph on the page; a click on an edge makes it the value of the setting ``target``."""
+
+    def clicked() -> None:
+        picked = st.session_state[key].selection.get(EDGE) or []
+        if picked and picked[0].get("id"):
+            st.session_state[target] = picked[0]["id"]
+
+    vega.draw(spec(found, chosen), key, on_select=clicked)
+
+
+def csv_rows(found: Measured) -> list[tuple[Any, ...]]:
+    """Every look of the graph, for a file."""
+    rows: list[tuple[Any, ...]] = [
+        ("block", "head", "query", "key", "weight", "cost", "accuracy_without", "part")
+    ]
+    for look in looks(found).values():
+        one = look.measured
+        head = "all" if look.head is None else look.head + 1
+        numbers = (one.get("weight"), one.get("cost"), one["score"]["accuracy"], look.part)
+        rows.append((look.block + 1, head, look.query, look.key, *numbers))
+    return rows
+
+
+def answers_table(before: list[Measured], after: list[Measured]) -> "Styler":
+    """Both sentences, before and after a change: what is named, and the two nouns' probabilities."""
+    figures, shown = [], []
+    for old, new in zip(before, after, strict=True):
+        figures.append(
+            (old["answer_share"], new["answer_share"], old["other_share"], new["other_share"], None)
+        )
+        flipped = old["named"] != new["named"]
+        named = f"{plain(old['named'])} → {plain(new['named'])}"
+        shown.append(
+            (
+                f"… too **{plain(old['adjective'])}** : {plain(old['answer'])}",
+                quantity(old["answer_share"], 3),
+                f"**{quantity(new['answer_share'], 3)}**",
+                f"{quantity(old['other_share'], 3)} → {quantity(new['other_share'], 3)}",
+                f":red[{named}]" if flipped else f"{plain(new['named'])}{NBSP}:gray[(same)]",
+            )
+        )
+    columns = ("sentence : right noun", "before", "after", "other noun", "names")
+    return tables.cells(columns, [row[:2] + row[3:] for row in figures], shown)
+
+
+def cut_words(look: Look, found: Measured) -> str:
+    """What cutting this edge does to the two answers and to the held-out sentences."""
+    before, after = found["clean"], look.measured["score"]
+    flipped = [
+        f"“too {plain(old['adjective'])}” from **{plain(old['named'])}** to **{plain(new['named'])}**"
+        for old, new in zip(found["answers"], look.measured["answers"], strict=True)
+        if old["named"] != new["named"]
+    ]
+    said = f"The answer flips: {' and '.join(flipped)}." if flipped else "Neither answer flips."
+    return (
+        f"Cut: {plain(look.said)}. {said} Of {before['count']} held-out sentences "
+        f"{share(before['accuracy'])} were right and **{share(after['accuracy'])}** still are; "
+        f"{share(after['wrong'])} name the wrong noun of the pair."
+    )

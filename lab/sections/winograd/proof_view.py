@@ -1,0 +1,106 @@
+"""The proof of a circuit on the page: ablation, patching, the logit lens, attribution, the route."""
+
+import streamlit as st
+
+from lab.bench import training
+from lab.charts import vega
+from lab.charts.maps import figure, strip
+from lab.sections.winograd import proof
+from lab.sections.winograd.inside import Inside, table
+from lab.sections.winograd.probe import Measured
+from lab.shell import export, frame
+from lab.words import plain
+
+
+def show(inside: Inside, circuit: Measured | None) -> None:
+    """All of it. circuit: with its heads ablated, once it was found."""
+    st.header("Proof", anchor=False)
+    st.markdown(
+        "A map is a picture. These are interventions: take a head away, put a value of the other sentence "
+        "in, read the stream early, add up what each part wrote.",
+        width=frame.MEASURE,
+    )
+    found = inside.ask("proof", "Prove it", "proof")
+    if circuit:
+        _ablation(circuit)
+    elif found:
+        st.markdown(":small[:gray[Heads are ablated with “Find the circuit” above.]]")
+    if found:
+        _patching(inside, found)
+        _lens(found)
+        _attribution(found)
+        _route(inside, found)
+
+
+def _ablation(circuit: Measured) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader("Without a head", anchor=False, width="stretch")
+        with st.popover("Export", type="tertiary", key="export.winograd.heads"):
+            export.downloads(
+                "winograd-heads",
+                lambda: proof.ablation_chart(circuit),
+                lambda: proof.csv_rows(circuit),
+            )
+    st.markdown(proof.sets_words(circuit), width=frame.MEASURE)
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=training.HALF):
+            with st.container(key="figure-heads"):
+                vega.draw(proof.ablation_chart(circuit), key="winograd.heads")
+            st.caption("Ring: the head to zero. Dot: to its mean. Dashed: 75 % and 95 %.")
+        with st.container(width=training.HALF):
+            table(proof.ablation_table(circuit))
+            st.caption("Weights: mean of the deciding position over the held-out sentences.")
+    with st.container(key="results-sets", width=training.TABLE_WIDTH):
+        table(proof.sets_table(circuit))
+
+
+def _patching(inside: Inside, found: Measured) -> None:
+    assert inside.pair is not None  # it was measured
+    st.subheader("Patched from the other sentence", anchor=False)
+    st.markdown(
+        "Restored logit difference: 0 as in the sentence with the second adjective, 1 as with the first.",
+        width=frame.MEASURE,
+    )
+    key = strip.key("scores", 1.0, inside.colors, "restored")
+    figure.draw(key, "winograd.key.restored", inside.colors, still=True)
+    with st.container(horizontal=True):
+        for name, panel in (
+            ("residual", proof.residual_panel(found)),
+            ("heads", proof.heads_panel(found)),
+        ):
+            with st.container(width=training.HALF):
+                made = figure.figure(panel, inside.colors, limit=1.0, width=training.HALF)
+                figure.draw(made, f"winograd.patch.{name}", inside.colors, said=f"restored, {name}")
+    st.markdown(proof.patching_words(found, inside.pair.a, inside.pair.b), width=frame.MEASURE)
+
+
+def _lens(found: Measured) -> None:
+    st.subheader("If the stream ended here", anchor=False)
+    with st.container(width=training.TABLE_WIDTH):
+        table(proof.lens_table(found))
+        st.caption("Final norm and unembedding at every boundary of the deciding position: the logit lens.")
+
+
+def _attribution(found: Measured) -> None:
+    st.subheader("Who wrote the difference", anchor=False)
+    with st.container(key="figure-attribution", width=training.TABLE_WIDTH):
+        vega.draw(proof.attribution_chart(found), key="winograd.attribution")
+        a, b = (plain(one["adjective"]) for one in found["attribution"])
+        st.caption(f"Upper bar: too {a}. Lower, grey: too {b}. Held-out sentences with that adjective.")
+    st.markdown(proof.attribution_words(found), width=frame.MEASURE)
+
+
+def _route(inside: Inside, found: Measured) -> None:
+    st.subheader("Which route it took", anchor=False)
+    if found["route"] is None:
+        st.markdown("One block has no second hop, so there is no route to tell.")
+        return
+    guess = st.session_state[inside.settings.key("read")]
+    st.markdown(proof.route_words(found["route"], guess), width=frame.MEASURE)
+    with st.container(horizontal=True, gap="medium", key="results-route"):
+        for styler in (
+            proof.route_table(found["route"]),
+            proof.alone_table(found["route"]),
+        ):
+            with st.container(width=training.HALF):
+                table(styler)

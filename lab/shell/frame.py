@@ -1,0 +1,77 @@
+"""What stands around every page's instruments: its head, its sources, the way on."""
+
+import ast
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+
+import streamlit as st
+from streamlit.errors import StreamlitPageNotFoundError
+
+from engine.chapter.variants import VARIANTS, Variant
+from engine.system import paths
+from lab.shell.chapter import Section, neighbours
+from lab.shell.styles import style
+from lab.words import plain
+
+MEASURE = 720  # px: the length of a line of prose
+
+
+def header(section: Section, question: str, lead: str) -> None:
+    """Where the page stands in the chapter, its question, and at most two lines of lead."""
+    with st.container(key="head", gap="xsmall"):
+        st.caption(section.caption)
+        st.title(question, anchor=False)
+        st.markdown(lead, width=MEASURE)
+
+
+def footer(section: Section) -> None:
+    """Links to the nearest pages that are built."""
+    before, after = neighbours(section)
+    if before or after:
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            for neighbour, arrow in ((before, "← {}"), (after, "{} →")):
+                if neighbour:
+                    with suppress(StreamlitPageNotFoundError):  # a page run alone, as tests do, has no others
+                        st.page_link(neighbour.path, label=arrow.format(neighbour.title))
+
+
+def dot(variant_id: str) -> str:
+    """A variant's colour as Markdown: a ring for the reader's own."""
+    slot = style(variant_id).slot
+    if slot == "ink":
+        return "●"
+    return f":{'blue' if slot == 'sky' else slot}[{'○' if slot == 'sky' else '●'}]"
+
+
+def sources(variants: Sequence[str], label: str, models: Mapping[str, Variant] = VARIANTS) -> None:
+    """Each rung in an expander: what it changes, what that is said to do, and the class that does it.
+
+    models: where the rungs are defined.
+    """
+    with st.expander(label):
+        for name in variants:
+            rung = models[name]
+            st.markdown(f"{dot(name)} **{plain(rung.title)}**, {change(rung, models)}  \n{rung.claim}")
+            st.code(class_source(rung.source), language="python")
+
+
+def change(rung: Variant, models: Mapping[str, Variant] = VARIANTS) -> str:
+    """The one field that a rung changes, as Markdown."""
+    if rung.parent is None:
+        return "where the ladder starts" if models is VARIANTS else "where a table starts"
+    parent = f"which is *{plain(models[rung.parent].title)}*"
+    for field, value in rung.change.items():
+        return f"{parent} with `{field} = {value!r}`"
+    return f"{parent}, as this table calls it"
+
+
+@lru_cache(maxsize=64)
+def class_source(name: str) -> str:
+    """The text of a class in ``engine/models``, by "module.Class", read without importing torch."""
+    module, _, wanted = name.partition(".")
+    text = (paths.ROOT / "engine" / "models" / f"{module}.py").read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name == wanted:
+            return ast.get_source_segment(text, node) or ""
+    raise ValueError(f"no class {wanted!r} in engine/models/{module}.py")
