@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from engine import commands
+from engine.chapter import report
 from engine.chapter.experiments import EXPERIMENTS, parse_seeds
 from engine.chapter.measurements import MEASUREMENTS, known
 from engine.system import paths
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("id", help=ids)
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
-    form.add_argument("--markdown", action="store_true", help="the table that the README prints")
+    form.add_argument("--markdown", action="store_true", help="the table that docs/measured.md prints")
 
     budgets = f"quick (a minute, the default) or chapter; the same for {', '.join(MEASUREMENTS)}"
     run = add("run", "train an experiment and print what was measured", _run)
@@ -145,11 +146,11 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    shown = commands.show(known(options.id))
+    shown = report.show(known(options.id))
     if options.json:
         print(json.dumps(shown, allow_nan=False))
     else:
-        print(commands.show_markdown(shown) if options.markdown else commands.show_text(shown))
+        print(report.markdown(shown) if options.markdown else report.text(shown))
     return 0
 
 

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from engine import commands
-from engine.chapter import reference
+from engine.chapter import reference, report
 from engine.chapter.experiments import EXPERIMENTS
 from engine.chapter.measurements import MEASUREMENTS
 from engine.data import corpus
@@ -212,13 +211,22 @@ def test_the_whole_reference_is_small():
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_readme_prints_the_reference_as_it_is(name):
-    readme = (paths.ROOT / "README.md").read_text()
-    printed = re.search(rf"<!-- {name}:begin -->\n(.*?)\n<!-- {name}:end -->", readme, re.S)
-    assert printed, f"README.md has no place for {name}"
-    assert printed[1] == commands.show_markdown(commands.show(EXPERIMENTS[name])), (
+def test_the_documents_print_the_reference_as_it_is(name):
+    assert _between(name, "docs/measured.md") == report.markdown(report.show(EXPERIMENTS[name])), (
         f"paste what `python -m engine show {name} --markdown` prints"
     )
+
+
+def test_the_readme_prints_its_ten_figures_as_they_are():
+    assert len(report.HEADLINES) == 10
+    assert _between("headlines", "README.md") == report.headlines()
+
+
+def _between(name, document):
+    text = (paths.ROOT / document).read_text()
+    printed = re.search(rf"<!-- {name}:begin -->\n(.*?)\n<!-- {name}:end -->", text, re.S)
+    assert printed, f"{document} has no place for {name}"
+    return printed[1]
 
 
 def _run(number, **changes):
