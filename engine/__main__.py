@@ -17,6 +17,7 @@ from engine.chapter import report
 from engine.chapter.experiments import EXPERIMENTS, parse_seeds
 from engine.chapter.measurements import MEASUREMENTS, known
 from engine.system import paths
+from engine.system.errors import LabError
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = options.command(options)
         sys.stdout.flush()
-    except ValueError as error:
+    except LabError as error:
         print(error, file=sys.stderr)
         return 2
     except BrokenPipeError:  # as of ``| head``, which has read enough

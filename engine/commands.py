@@ -24,6 +24,7 @@ from engine.runs.local import LocalEngine
 from engine.runs.spec import RunSpec
 from engine.runs.store import ACTIVE, ENDED, Run, Store
 from engine.system import device, files
+from engine.system.errors import InvalidInput
 
 
 def run(
@@ -37,12 +38,12 @@ def run(
     """Train a sweep and wait for it. Returns the document of ``run --json`` and the reasons of failures.
 
     precision: of the products in training, see ``Budget``. What needs no training is measured at once.
-    Raises ValueError: when an argument names nothing there is.
+    Raises InvalidInput: when an argument names nothing there is.
     """
     named = known(experiment_id)
     if isinstance(named, Measurement):
         if precision != "float32":
-            raise ValueError(f"{named.id} trains nothing, so it has no --precision.")
+            raise InvalidInput(f"{named.id} trains nothing, so it has no --precision.")
         return _measure(named, budget, seeds, variants, corpus_id), []
     trained = check_names(experiment_id, budget, variants)  # before a text is fetched for it
     chosen = corpus_id or trained.language or _default_corpus()
@@ -79,10 +80,10 @@ def _measure(
 ) -> dict[str, Any]:
     """The document of ``run --json`` of what needs no training; both budgets are its one size."""
     if budget not in get_args(BudgetName):
-        raise ValueError(f"no budget {budget!r}; there are: {', '.join(get_args(BudgetName))}.")
+        raise InvalidInput(f"no budget {budget!r}; there are: {', '.join(get_args(BudgetName))}.")
     if corpus_id is not None:
         reads = f"always reads {corpus.TITLES[chosen.corpus_id]}" if chosen.corpus_id else "reads no text"
-        raise ValueError(f"{chosen.id} {reads}, so it has no --corpus.")
+        raise InvalidInput(f"{chosen.id} {reads}, so it has no --corpus.")
     check_variants(chosen, variants or ())
     began, rows = time.monotonic(), []
     for seed in seeds:

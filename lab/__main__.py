@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.system import paths
+from engine.system.errors import InvalidInput, LabError, Unavailable
+from engine.system.numbers import whole_number
 from lab.check import report
 
 HERE = Path(__file__).resolve().parent
@@ -125,16 +127,17 @@ def serve(port: int) -> int:
 def choose_port() -> int:
     """The port that was asked for, else the first free one from 8501 on.
 
-    Raises ValueError: when the port asked for is no port, or is taken.
+    Raises InvalidInput: when the port asked for is no port, or is taken.
     """
     asked = os.environ.get("STREAMLIT_SERVER_PORT")
     if asked is None:
         return next(port for port in range(DEFAULT_PORT, DEFAULT_PORT + 100) if port_is_free(port))
-    if not (asked.isascii() and asked.isdigit() and 1 <= int(asked) <= 65535):
-        raise ValueError(f"STREAMLIT_SERVER_PORT is {asked!r}; allowed: a whole number from 1 to 65535.")
-    if not port_is_free(int(asked)):
-        raise ValueError(f"port {asked} is taken, perhaps by a lab that is open already; choose another one.")
-    return int(asked)
+    port = whole_number(asked, 1, 65535)
+    if port is None:
+        raise InvalidInput(f"STREAMLIT_SERVER_PORT is {asked!r}; allowed: a whole number from 1 to 65535.")
+    if not port_is_free(port):
+        raise Unavailable(f"port {port} is taken, perhaps by a lab that is open already; choose another.")
+    return port
 
 
 def port_is_free(port: int) -> bool:
@@ -173,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         port = choose_port()
-    except ValueError as error:
+    except LabError as error:
         if not options.check:
             print(error, file=sys.stderr)
             return 2

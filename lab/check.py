@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.data import corpus
 from engine.runs import dispatcher
 from engine.system import device, paths
+from engine.system.errors import LabError
 
 NEEDED_BYTES = 2 * 10**9  # a long sweep's checkpoints, with room to spare
 
@@ -43,7 +44,7 @@ def _python() -> Finding:
 def _device() -> list[Finding]:
     try:
         here = device.describe()
-    except RuntimeError as error:
+    except LabError as error:
         return [Finding("Device", f"torch does not start: {error}", "run `make lab` to set it up", True)]
     findings = [Finding("Device", f"{here.title}, torch {here.torch}")]
     card = _nvidia_card()

@@ -5,6 +5,7 @@ import streamlit as st
 from engine.chapter.experiments import EXPERIMENTS
 from engine.runs import dispatcher
 from engine.runs.store import ACTIVE
+from engine.system.numbers import whole_number
 from lab.runs import panel, table, view
 from lab.settings import Settings, one_of
 from lab.shell.chapter import section
@@ -26,8 +27,9 @@ ids = {run.id for run in runs}
 
 def parse_run(text: str) -> int:
     """A run that there is."""
-    if text.isascii() and text.isdigit() and len(text) < 19 and int(text) in ids:
-        return int(text)
+    number = whole_number(text)
+    if number in ids:
+        return number
     allowed = (
         f"the number of a run that is here, {min(ids)} to {max(ids)}"
         if ids

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from engine.system import paths
+from engine.system.errors import Unavailable
 from lab.charts import lines as charts
 from lab.charts import vega
 from lab.charts.lines import Curve, Frame, Line
@@ -144,8 +145,14 @@ def test_pictures_are_drawn_in_the_light_palette_without_a_browser():
 
 
 def test_a_picture_that_cannot_be_drawn_gives_a_reason():
-    with pytest.raises(RuntimeError, match="could not be drawn"):
+    with pytest.raises(Unavailable, match="could not be drawn"):
         export.picture({"mark": "nonsense"}, "svg")
+
+
+def test_a_picture_that_takes_too_long_gives_a_reason(monkeypatch):
+    monkeypatch.setattr(export, "TIMEOUT_S", 0.01)
+    with pytest.raises(Unavailable, match=r"not drawn within 0\.01 s"):
+        export.picture({"mark": "point"}, "svg")
 
 
 def test_a_table_comes_back_from_its_file_character_for_character():

@@ -7,6 +7,7 @@ import pytest
 
 from engine.data import corpus
 from engine.system import device, paths
+from engine.system.errors import Unavailable
 from lab import check
 
 CPU = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0+cpu", True)
@@ -52,7 +53,7 @@ def test_a_card_in_use_is_no_finding(machine):
 
 def test_broken_torch_blocks(machine):
     def broken():
-        raise RuntimeError("ImportError: libtorch.so")
+        raise Unavailable("ImportError: libtorch.so")
 
     machine.setattr(device, "describe", broken)
     text, ready = check.report(8501)

@@ -289,3 +289,13 @@ def test_a_configuration_of_a_language_has_a_forward_pass():
             config: ModelConfig = shown.variant(variant_id).config
             task = task_of_language(shelf.load(shown.language), 0)
             assert Transformer(config)(task.probe).shape == (*task.probe.shape, config.vocab_size)
+
+
+def test_shares_need_no_float64_which_apple_silicon_lacks(monkeypatch):
+    def refused(*_):
+        raise TypeError("Cannot convert a tensor to float64: the device has none.")
+
+    monkeypatch.setattr(torch.Tensor, "double", refused)
+    rows = torch.from_numpy(SMALL.rows(SMALL.sentences(SMALL.split(0).held_out)))
+    found = answers(rows, rows[:, 1:])
+    assert found == {"accuracy": 1.0, "wrong_noun": 0.0, "other": 0.0}

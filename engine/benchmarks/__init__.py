@@ -3,6 +3,7 @@
 import os
 import sys
 
+from engine.system.errors import InvalidInput
 from engine.system.processes import MALLOC
 
 
@@ -22,9 +23,9 @@ def keep_freed_memory() -> None:
 
 
 def check_whole(name: str, value: int, low: int, high: int) -> None:
-    """Raises ValueError: when an option is out of range; the message gives got and allowed."""
+    """Raises InvalidInput: when an option is out of range; the message gives got and allowed."""
     if not low <= value <= high:
-        raise ValueError(f"{name} is {value}; allowed: a whole number from {low:,} to {high:,}.")
+        raise InvalidInput(f"{name} is {value}; allowed: a whole number from {low:,} to {high:,}.")
 
 
 def count(number: int, noun: str) -> str:

@@ -29,6 +29,7 @@ from engine.memory_wall.setting import (
 )
 from engine.system import device, files, paths
 from engine.system.cores import usable_cores
+from engine.system.errors import InvalidInput
 
 QUICK_TOKENS = 4096
 CHECK_TOKENS, CHECK_GB = 16_384, 8
@@ -38,7 +39,7 @@ EXACT, NEAR = 0.001, 0.01  # of tracked against the closed form; of measured aga
 def parse_implementations(written: Sequence[str] | None) -> tuple[str, ...]:
     """Names from options that may each hold several, with commas between them; all when none is given.
 
-    Raises ValueError: when one is no implementation.
+    Raises InvalidInput: when one is no implementation.
     """
     if not written:
         return IMPLEMENTATIONS
@@ -49,12 +50,12 @@ def parse_implementations(written: Sequence[str] | None) -> tuple[str, ...]:
 def parse_budget(gb: float | None) -> int | None:
     """Bytes of so many GB (2^30 bytes).
 
-    Raises ValueError: when it is no number above 0.
+    Raises InvalidInput: when it is no number above 0.
     """
     if gb is None:
         return None
     if not 0 < gb < 2**20:
-        raise ValueError(f"the budget is {gb} GB; allowed: above 0 and under {2**20:,}.")
+        raise InvalidInput(f"the budget is {gb} GB; allowed: above 0 and under {2**20:,}.")
     return int(gb * GB)
 
 
@@ -72,7 +73,7 @@ def bench(
 
     kind: "cpu", "cuda" or "mps"; what this machine has when None.
     gpu_check: instead of all that, hold an NVIDIA card against the chapter, with "checks" in the document.
-    Raises ValueError: when an option is out of range; RuntimeError: when torch does not work here.
+    Raises InvalidInput: when an option is out of range; RuntimeError: when torch does not work here.
     """
     if gpu_check:
         document = bench(setting=Setting(), to=CHECK_TOKENS, budget_gb=CHECK_GB, kind="cuda")
@@ -88,7 +89,7 @@ def bench(
     )
     if plan.device not in ("cpu", here.kind):
         allowed = " or ".join(dict.fromkeys(("cpu", here.kind)))
-        raise ValueError(f"device is {plan.device!r}; allowed here: {allowed}.")
+        raise InvalidInput(f"device is {plan.device!r}; allowed here: {allowed}.")
     rows = list[Row]()
     for row in sweep.measure(plan):
         _say(row)

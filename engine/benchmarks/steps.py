@@ -18,6 +18,7 @@ from engine.chapter.budget import Budget, Precision
 from engine.models.config import ModelConfig
 from engine.models.linear import by_torch_alone
 from engine.models.transformer import Transformer
+from engine.system.errors import InvalidInput
 from engine.training.loop import Training
 from engine.training.tasks import TextTask
 
@@ -165,19 +166,19 @@ class Peer:
 def load_peer(directory: Path) -> Peer:
     """The classes of a checkout's model.py, imported by its path, so that no name of ours is hidden.
 
-    Raises ValueError: when there is no such folder or file, or it does not define them.
+    Raises InvalidInput: when there is no such folder or file, or it does not define them.
     """
     path, wanted = directory / "model.py", "allowed: a checkout of nanoGPT, with a model.py"
     if not directory.is_dir():
-        raise ValueError(f"peer is {str(directory)!r}, which is no folder; {wanted}.")
+        raise InvalidInput(f"peer is {str(directory)!r}, which is no folder; {wanted}.")
     if not path.is_file():
-        raise ValueError(f"peer is {str(directory)!r}, which has no model.py; {wanted}.")
+        raise InvalidInput(f"peer is {str(directory)!r}, which has no model.py; {wanted}.")
     try:
         module = _module(path)
     except Exception as error:  # it is other people's code
-        raise ValueError(f"{path} cannot be imported: {first_line(error)}.") from error
+        raise InvalidInput(f"{path} cannot be imported: {first_line(error)}.") from error
     if missing := [name for name in ("GPT", "GPTConfig") if not callable(getattr(module, name, None))]:
-        raise ValueError(f"{path} defines no {' and no '.join(missing)}; {wanted}, as nanoGPT's is.")
+        raise InvalidInput(f"{path} defines no {' and no '.join(missing)}; {wanted}, as nanoGPT's is.")
     return Peer(path, module.GPT, module.GPTConfig)
 
 
@@ -195,7 +196,7 @@ def _module(path: Path) -> ModuleType:
 def peer_step(task: Task, peer: Peer) -> Step:
     """nanoGPT's own: its model, its optimiser, gradients clipped at 1, as in its train.py. Tried once.
 
-    Raises ValueError: when it does not take these sizes, or its step fails.
+    Raises InvalidInput: when it does not take these sizes, or its step fails.
     """
     config = task.config
     sizes = {
@@ -214,7 +215,7 @@ def peer_step(task: Task, peer: Peer) -> Step:
         step()
     except Exception as error:  # it is other people's code
         given = ", ".join(f"{name}={value}" for name, value in sizes.items())
-        raise ValueError(f"{peer.path} does not train with {given}: {first_line(error)}.") from error
+        raise InvalidInput(f"{peer.path} does not train with {given}: {first_line(error)}.") from error
     return step
 
 

@@ -23,12 +23,13 @@ from engine.runs.spec import RunSpec
 from engine.runs.store import ENDED, Run, Store
 from engine.system import device
 from engine.system.cores import default_slots, usable_cores
+from engine.system.errors import Unavailable
 
 TEXT = corpus.PYTHON_REFERENCE  # on every machine, without a network
 RUNS = (1, 1_000)  # allowed
 
 
-class RunFailed(RuntimeError):
+class RunFailed(Unavailable):
     """A run of the sweep did not end as it should, so its time says nothing."""
 
 

@@ -56,6 +56,8 @@ from engine.chapter.variants import variant
 from engine.models.config import MAX_LAYERS
 from engine.system import device
 from engine.system.cores import usable_cores
+from engine.system.errors import InvalidInput
+from engine.system.numbers import whole_number
 
 TEXT_TOKENS = 65_536
 BATCHES, ROUNDS = (1, 65_536), (1, 10_000)  # allowed
@@ -74,7 +76,7 @@ def bench(
 
     threads: all usable cores when None.
     peer: the folder of a nanoGPT checkout.
-    Raises ValueError: when a number is out of range, or the folder holds no model that can be trained.
+    Raises InvalidInput: when a number is out of range, or the folder holds no model that can be trained.
     """
     threads = usable_cores() if threads is None else threads
     check_whole("batch", batch_size, *BATCHES)
@@ -135,15 +137,13 @@ def text(document: dict[str, Any]) -> str:
 def parse_layers(written: str) -> tuple[int, ...]:
     """Numbers of blocks from text such as ``1,12``.
 
-    Raises ValueError: when one is no whole number from 1 to 1,000, is given twice, or none is given.
+    Raises InvalidInput: when one is no whole number from 1 to 1,000, is given twice, or none is given.
     """
     allowed = f"allowed: whole numbers from 1 to {MAX_LAYERS:,}, separated by commas, each once"
-    parts = [part.strip() for part in written.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) <= 4 for part in parts):
-        raise ValueError(f"layers are {written!r}; {allowed}.")
-    layers = tuple(map(int, parts))
-    if len(set(layers)) < len(layers) or not all(1 <= n_layer <= MAX_LAYERS for n_layer in layers):
-        raise ValueError(f"layers are {written!r}; {allowed}.")
+    parsed = [whole_number(part.strip(), 1, MAX_LAYERS) for part in written.split(",")]
+    layers = tuple(n_layer for n_layer in parsed if n_layer is not None)
+    if len(set(layers)) < len(parsed):
+        raise InvalidInput(f"layers are {written!r}; {allowed}.")
     return layers
 
 

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from engine.system.errors import InvalidInput
+
 BudgetName = Literal["quick", "chapter"]
 Precision = Literal["float32", "bfloat16"]
 MAX_KEPT = 200  # weights of one run over its steps
@@ -21,7 +23,7 @@ class Budget:
     keep_every: steps between weights that are kept for looking back, the first and the last included; 0 keeps
         none.
 
-    Raises ValueError: when a number is out of range; the message gives got and allowed.
+    Raises InvalidInput: when a number is out of range; the message gives got and allowed.
     """
 
     steps: int
@@ -46,29 +48,29 @@ class Budget:
         ):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= high:
-                raise ValueError(f"{name} is {value!r}; allowed: a whole number from 1 to {high:,}.")
+                raise InvalidInput(f"{name} is {value!r}; allowed: a whole number from 1 to {high:,}.")
         if isinstance(self.warmup_steps, bool) or self.warmup_steps not in range(10_000_001):
             got = repr(self.warmup_steps)
-            raise ValueError(f"warmup_steps is {got}; allowed: a whole number from 0 to 10,000,000.")
+            raise InvalidInput(f"warmup_steps is {got}; allowed: a whole number from 0 to 10,000,000.")
         least = -(-self.steps // MAX_KEPT)
         kept = self.keep_every
         if not isinstance(kept, int) or isinstance(kept, bool) or (kept and not least <= kept <= 10_000_000):
-            raise ValueError(
+            raise InvalidInput(
                 f"keep_every is {kept!r}; allowed for {self.steps:,} steps: 0, or a whole number from "
                 f"{least:,} to 10,000,000."
             )
         object.__setattr__(self, "also_at", tuple(self.also_at))  # JSON gives a list
         for length in self.also_at:
             if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= 1_048_576:
-                raise ValueError(f"also_at has {length!r}; allowed: whole numbers from 1 to 1,048,576.")
+                raise InvalidInput(f"also_at has {length!r}; allowed: whole numbers from 1 to 1,048,576.")
         if not isinstance(self.evaluate_early, bool):
-            raise ValueError(f"evaluate_early is {self.evaluate_early!r}; allowed: true or false.")
+            raise InvalidInput(f"evaluate_early is {self.evaluate_early!r}; allowed: true or false.")
         if self.precision not in get_args(Precision):
             allowed = ", ".join(get_args(Precision))
-            raise ValueError(f"precision is {self.precision!r}; allowed: {allowed}.")
+            raise InvalidInput(f"precision is {self.precision!r}; allowed: {allowed}.")
         rate = self.learning_rate
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= 1e9:
-            raise ValueError(f"learning_rate is {rate!r}; allowed: above 0, at most 1e9.")
+            raise InvalidInput(f"learning_rate is {rate!r}; allowed: above 0, at most 1e9.")
         object.__setattr__(self, "learning_rate", float(rate))  # 1 and 1.0 are one budget, with one digest
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from engine.chapter.budget import Budget, BudgetName
 from engine.chapter.variants import VARIANTS, Variant
+from engine.system.errors import InvalidInput
 
 PERPLEXITY, GAP, TRAIN = "validation_perplexity", "perplexity_gap", "train_perplexity"
 ACCURACY, WRONG_NOUN = "accuracy", "wrong_noun"
@@ -97,10 +98,10 @@ class Experiment:
     def variant(self, variant_id: str) -> Variant:
         """The variant of that id in this table.
 
-        Raises ValueError: when it is none of the table's; the message lists those there are.
+        Raises InvalidInput: when it is none of the table's; the message lists those there are.
         """
         if variant_id not in self.variants:
-            raise ValueError(
+            raise InvalidInput(
                 f"no variant {variant_id!r} in {self.id}; there are: {', '.join(self.variants)}."
             )
         return self.models[variant_id]
@@ -112,9 +113,9 @@ class Experiment:
     def budget(self, name: str, variant_id: str | None = None) -> Budget:
         """The budget of that name, for a variant that may have one of its own.
 
-        Raises ValueError: when there is none.
+        Raises InvalidInput: when there is none.
         """
         for known, budget in self.budgets.items():
             if known == name:
                 return self.own_budgets.get((known, variant_id or ""), budget)
-        raise ValueError(f"no budget {name!r}; there are: {', '.join(self.budgets)}.")
+        raise InvalidInput(f"no budget {name!r}; there are: {', '.join(self.budgets)}.")

@@ -8,6 +8,8 @@ from dataclasses import replace
 from engine.chapter.budget import Budget
 from engine.chapter.definitions import GAP, IN_POINTS, METRICS, PERPLEXITY, TRAIN, ChapterValue, Experiment
 from engine.chapter.language_experiments import INDUCTION, WINOGRAD_CLOSED, WINOGRAD_OPEN
+from engine.system.errors import InvalidInput
+from engine.system.numbers import whole_number
 
 __all__ = ["GAP", "IN_POINTS", "METRICS", "PERPLEXITY", "TRAIN", "ChapterValue", "Experiment"]
 
@@ -323,26 +325,26 @@ EXPERIMENTS: dict[str, Experiment] = {
 def experiment(experiment_id: str) -> Experiment:
     """The experiment of that id.
 
-    Raises ValueError: when there is none; the message lists those there are.
+    Raises InvalidInput: when there is none; the message lists those there are.
     """
     try:
         return EXPERIMENTS[experiment_id]
     except KeyError:
-        raise ValueError(f"no experiment {experiment_id!r}; there are: {', '.join(EXPERIMENTS)}.") from None
+        raise InvalidInput(f"no experiment {experiment_id!r}; there are: {', '.join(EXPERIMENTS)}.") from None
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds from text such as ``0,1,2``, exactly as written.
 
-    Raises ValueError: when one is no whole number from 0 to 2^63 - 1, is named twice, or none is given.
+    Raises InvalidInput: when one is no whole number from 0 to 2^63 - 1, is named twice, or none is given.
     """
     allowed = f"allowed: whole numbers from 0 to {MAX_SEED}, separated by commas, each once"
     seeds: list[int] = []
     for part in text.split(","):
-        digits = part.strip()
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= MAX_SEED):
-            raise ValueError(f"seeds are {text!r}; {allowed}.")
-        if int(digits) in seeds:
-            raise ValueError(f"seed {int(digits)} is given twice in {text!r}; {allowed}.")
-        seeds.append(int(digits))
+        seed = whole_number(part.strip(), 0, MAX_SEED)
+        if seed is None:
+            raise InvalidInput(f"seeds are {text!r}; {allowed}.")
+        if seed in seeds:
+            raise InvalidInput(f"seed {seed} is given twice in {text!r}; {allowed}.")
+        seeds.append(seed)
     return tuple(seeds)

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.chapter.experiments import EXPERIMENTS, ChapterValue, Experiment
 from engine.data.corpus import TINYSHAKESPEARE
+from engine.system.errors import InvalidInput
 
 Rows = Sequence[Mapping[str, Any]]
 Figures = dict[str, dict[str, float]]
@@ -239,9 +240,9 @@ MEASUREMENTS: dict[str, Measurement] = {
 def known(known_id: str) -> Experiment | Measurement:
     """The experiment or measurement of that id.
 
-    Raises ValueError: when there is none; the message lists those there are.
+    Raises InvalidInput: when there is none; the message lists those there are.
     """
     everything: dict[str, Experiment | Measurement] = {**EXPERIMENTS, **MEASUREMENTS}
     if known_id not in everything:
-        raise ValueError(f"no experiment {known_id!r}; there are: {', '.join(everything)}.")
+        raise InvalidInput(f"no experiment {known_id!r}; there are: {', '.join(everything)}.")
     return everything[known_id]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.models.config import ModelConfig
+from engine.system.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,9 +363,9 @@ VARIANTS: dict[str, Variant] = table(
 def variant(variant_id: str) -> Variant:
     """The variant of that id.
 
-    Raises ValueError: when there is none; the message lists those there are.
+    Raises InvalidInput: when there is none; the message lists those there are.
     """
     try:
         return VARIANTS[variant_id]
     except KeyError:
-        raise ValueError(f"no variant {variant_id!r}; there are: {', '.join(VARIANTS)}.") from None
+        raise InvalidInput(f"no variant {variant_id!r}; there are: {', '.join(VARIANTS)}.") from None

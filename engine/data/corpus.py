@@ -32,6 +32,7 @@ from engine.data.tokenizer import (
     train,
 )
 from engine.system import paths
+from engine.system.errors import Unavailable
 
 __all__ = [
     "Corpus",
@@ -67,7 +68,7 @@ SHIPPED_VOCAB_SIZE = 1024
 MAX_UPLOAD_BYTES = 20 * 1024 * 1024  # 20 MB as Streamlit's maxUploadSize counts them
 
 
-class CorpusUnavailable(CorpusError):
+class CorpusUnavailable(CorpusError, Unavailable):
     """Tiny Shakespeare is neither on this machine nor to be had from the network."""
 
 

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from engine.system.errors import LabError
+
 MIN_VOCAB_SIZE = 256  # every single byte, so that any text can be encoded
 MAX_VOCAB_SIZE = 65_536  # what the 16 bits of a stored id hold
 
 
-class CorpusError(ValueError):
+class CorpusError(LabError):
     """A text that cannot be used; the message says in one sentence what was got and what is allowed."""
 
 

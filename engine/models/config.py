@@ -7,6 +7,8 @@ before a run exists.
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, get_args
 
+from engine.system.errors import InvalidInput
+
 Mixer = Literal["none", "average", "matrix", "raw", "query-key", "attention", "unmasked"]
 WITHOUT_HEADS = ("none", "average", "matrix")
 Connection = Literal["replace", "add", "pre-norm", "post-norm"]
@@ -46,7 +48,7 @@ class ModelConfig:
         dropout: share of numbers put to zero in training: of the embeddings' sum, of attention weights and
             of every sublayer's output.
 
-    Raises ValueError: when a field is of the wrong kind or out of range, or two fields disagree; the
+    Raises InvalidInput: when a field is of the wrong kind or out of range, or two fields disagree; the
         message gives what was got and what is allowed.
     """
 
@@ -90,7 +92,7 @@ class ModelConfig:
         ):
             if getattr(self, name) not in get_args(kind):
                 allowed = ", ".join(get_args(kind))
-                raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: {allowed}.")
+                raise InvalidInput(f"{name} is {getattr(self, name)!r}; allowed: {allowed}.")
         for name, least, most in (
             ("rope_base", 1.0, 1e12),
             ("rope_stretch", 1.0, 1e6),
@@ -99,26 +101,26 @@ class ModelConfig:
             object.__setattr__(self, name, _number(name, getattr(self, name), least, most))
         for name in ("output_projection", "qkv_bias", "output_bias", "unembedding_bias", "tied"):
             if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: true or false.")
+                raise InvalidInput(f"{name} is {getattr(self, name)!r}; allowed: true or false.")
         if self.mixer not in WITHOUT_HEADS:
             if self.d_head is None and self.d_model % self.n_head:
-                raise ValueError(
+                raise InvalidInput(
                     f"d_model {self.d_model} does not divide into {self.n_head} heads; "
                     f"choose n_head so that it does, or set d_head."
                 )
             joined = self.n_head * self.head_width
             copies_tokens = self.mixer in ("raw", "query-key")
             if (copies_tokens or not self.output_projection) and joined != self.d_model:
-                raise ValueError(
+                raise InvalidInput(
                     f"without W_V or an output projection the joined heads must be d_model wide; got "
                     f"{self.n_head} heads of {self.head_width} = {joined}, d_model {self.d_model}."
                 )
         if self.positions in WITHOUT_TABLES and self.mixer in WITHOUT_HEADS:
-            raise ValueError(f"{self.positions} acts on attention scores; the mixer {self.mixer} has none.")
+            raise InvalidInput(f"{self.positions} acts on attention scores; the mixer {self.mixer} has none.")
         if self.positions == "rope" and self.head_width % 2:
-            raise ValueError(f"RoPE turns pairs of numbers; a head of {self.head_width} has an odd one.")
+            raise InvalidInput(f"RoPE turns pairs of numbers; a head of {self.head_width} has an odd one.")
         if self.tied and self.unembedding_bias:
-            raise ValueError("a tied unembedding has no bias of its own; set unembedding_bias to false.")
+            raise InvalidInput("a tied unembedding has no bias of its own; set unembedding_bias to false.")
 
     @property
     def head_width(self) -> int:
@@ -137,20 +139,20 @@ class ModelConfig:
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """The inverse of ``to_dict``.
 
-        Raises ValueError: when a field is unknown, so that a newer lab's file is never half understood.
+        Raises InvalidInput: when a field is unknown, so that a newer lab's file is never half understood.
         """
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(data) - known):
-            raise ValueError(f"unknown fields {', '.join(unknown)}; known: {', '.join(sorted(known))}.")
+            raise InvalidInput(f"unknown fields {', '.join(unknown)}; known: {', '.join(sorted(known))}.")
         return cls(**data)
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number from {low:,} to {high:,}.")
+        raise InvalidInput(f"{name} is {value!r}; allowed: a whole number from {low:,} to {high:,}.")
 
 
 def _number(name: str, value: object, low: float, high: float) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r}; allowed: a number from {low:g} to {high:g}.")
+        raise InvalidInput(f"{name} is {value!r}; allowed: a number from {low:g} to {high:g}.")
     return float(value)  # 1 and 1.0 are one configuration, with one digest

@@ -9,6 +9,7 @@ from engine.data import corpus
 from engine.data.languages import shelf
 from engine.models.config import ModelConfig
 from engine.runs.spec import RunSpec
+from engine.system.errors import InvalidInput
 
 OWN = "own"  # stands for a variant in runs of a configuration that is none
 
@@ -23,8 +24,8 @@ def specs(
     """The runs of a sweep, seed by seed, so that a first whole comparison is there early.
 
     corpus_id: of a text, or of a language for an experiment that has one.
-    Raises ValueError: when a name is unknown, a variant is none of the experiment's, or the corpus is of
-        another kind than it trains on; CorpusError (a ValueError): when the text cannot be had.
+    Raises InvalidInput: when a name is unknown, a variant is none of the experiment's, or the corpus is of
+        another kind than it trains on; CorpusError: when the text cannot be had.
     """
     chosen = check_names(experiment_id, budget_name, variants)
     sha256 = source_sha256(chosen, corpus_id)
@@ -47,8 +48,8 @@ def specs(
 def own(experiment_id: str, config: ModelConfig, budget_name: str, seed: int, corpus_id: str) -> RunSpec:
     """A run of a configuration of the reader's own, beside an experiment's variants.
 
-    Raises ValueError: when the experiment or budget is unknown, or the corpus is of another kind than it
-        trains on; CorpusError (a ValueError): when the text cannot be had.
+    Raises InvalidInput: when the experiment or budget is unknown, or the corpus is of another kind than it
+        trains on; CorpusError: when the text cannot be had.
     """
     chosen = experiment(experiment_id)
     return RunSpec(
@@ -67,7 +68,7 @@ def breaking(seeds: Sequence[int], corpus_id: str, settings: Sequence[tuple[int,
     """Post-norm runs of other warmups and learning rates than the table's.
 
     settings: (warmup in steps, learning rate).
-    Raises ValueError: when a number is out of range; CorpusError (a ValueError): when the text cannot be had.
+    Raises InvalidInput: when a number is out of range; CorpusError: when the text cannot be had.
     """
     usual, sha256 = BREAKING.budget("quick"), corpus.sha256_of(corpus_id)
     post_norm = BREAKING.variant(BREAKING.variants[0])
@@ -90,10 +91,10 @@ def breaking(seeds: Sequence[int], corpus_id: str, settings: Sequence[tuple[int,
 def rescue(run_id: int, collapsed: RunSpec) -> RunSpec:
     """The run that puts the division back into a finished undivided one and trains on, for as long again.
 
-    Raises ValueError: when that run's scores were not undivided.
+    Raises InvalidInput: when that run's scores were not undivided.
     """
     if collapsed.config.score_scale != "none" or collapsed.variant.removeprefix("un") not in RESCUE.variants:
-        raise ValueError(
+        raise InvalidInput(
             f"run #{run_id} is {collapsed.variant}; allowed: an undivided head of the widths in {RESCUE.id}."
         )
     return collapsed.fork(
@@ -115,17 +116,17 @@ def config_of(chosen: Experiment, variant_id: str, corpus_id: str) -> ModelConfi
 def source_sha256(chosen: Experiment, corpus_id: str) -> str:
     """The sha256 of the text or language that an experiment is to train on.
 
-    Raises ValueError: when it is of another kind than the experiment trains on; CorpusError (a ValueError):
+    Raises InvalidInput: when it is of another kind than the experiment trains on; CorpusError:
         when a text cannot be had.
     """
     if not chosen.language:
         if shelf.is_language(corpus_id):
-            raise ValueError(f"{corpus_id} is a language; {chosen.id} trains on a text.")
+            raise InvalidInput(f"{corpus_id} is a language; {chosen.id} trains on a text.")
         return corpus.sha256_of(corpus_id)
     kind = shelf.load(corpus_id).kind if shelf.is_language(corpus_id) else "a text"
     if kind != chosen.language:
         edited = " or one edited from it" if chosen.language.startswith("winograd") else ""
-        raise ValueError(
+        raise InvalidInput(
             f"{corpus_id!r} is no language that {chosen.id} trains on; allowed: {chosen.language}{edited}."
         )
     return shelf.sha256_of(corpus_id)
@@ -134,7 +135,7 @@ def source_sha256(chosen: Experiment, corpus_id: str) -> str:
 def check_names(experiment_id: str, budget_name: str, variants: Sequence[str] | None = None) -> Experiment:
     """The experiment of these names; needs no text, so a wrong name fetches none.
 
-    Raises ValueError: when a name is unknown, or a variant is none of the experiment's or named twice.
+    Raises InvalidInput: when a name is unknown, or a variant is none of the experiment's or named twice.
     """
     chosen = experiment(experiment_id)
     chosen.budget(budget_name)
@@ -143,9 +144,11 @@ def check_names(experiment_id: str, budget_name: str, variants: Sequence[str] | 
 
 
 def check_variants(chosen: Experiment | Measurement, variants: Sequence[str]) -> None:
-    """Raises ValueError: when one is none of that experiment's, or is named twice."""
+    """Raises InvalidInput: when one is none of that experiment's, or is named twice."""
     for number, name in enumerate(variants):
         if name not in chosen.variants:
-            raise ValueError(f"no variant {name!r} in {chosen.id}; there are: {', '.join(chosen.variants)}.")
+            raise InvalidInput(
+                f"no variant {name!r} in {chosen.id}; there are: {', '.join(chosen.variants)}."
+            )
         if name in variants[:number]:
-            raise ValueError(f"variant {name!r} is given twice; allowed: each once.")
+            raise InvalidInput(f"variant {name!r} is given twice; allowed: each once.")

@@ -17,6 +17,7 @@ from engine.data.languages import shelf
 from engine.models.config import ModelConfig
 from engine.runs.store import Run, Store
 from engine.system import files, paths
+from engine.system.errors import InvalidInput, Unavailable
 
 VOUCHED_STEPS = 20
 
@@ -62,7 +63,7 @@ def vouched_tolerance(config: ModelConfig) -> float:
 def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
     """Make the shipped reference of finished chapter-budget runs. Returns the JSON's path.
 
-    Raises ValueError: when a variant has no finished run, or they differ in device, code or text.
+    Raises InvalidInput: when a variant has no finished run, or they differ in device, code or text.
     """
     from engine.training import checkpoint
 
@@ -73,7 +74,7 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
         asked = (chosen.variant(name).config, chosen.budget("chapter", name).decisive())
         of_variant[name] = [run for run in done if (run.spec.config, run.spec.budget.decisive()) == asked]
         if not of_variant[name]:
-            raise ValueError(f"{experiment_id} has no finished run of {name}.")
+            raise Unavailable(f"{experiment_id} has no finished run of {name}.")
     environment = _one_environment(done)
     rows: dict[str, ReferenceRow] = {}
     for name, found in of_variant.items():
@@ -148,7 +149,7 @@ def _one_environment(runs: list[Run]) -> dict[str, Any]:
     first = runs[0]
     for run in runs[1:]:
         if (run.environment, run.spec.corpus_sha256) != (first.environment, first.spec.corpus_sha256):
-            raise ValueError(
+            raise InvalidInput(
                 f"runs #{first.id} and #{run.id} differ in device, versions or text; "
                 f"a reference is of one kind."
             )

@@ -5,13 +5,14 @@ import torch
 from engine.data import corpus
 from engine.data.languages import shelf
 from engine.runs.spec import RunSpec
+from engine.system.errors import InvalidInput, Unavailable
 from engine.training.tasks import Task, TextTask, task_of_language
 
 
 def task_of(spec: RunSpec, device: str = "cpu") -> Task:
     """What a run is asked to train on.
 
-    Raises ValueError: when its text or language is not here, changed since the run was asked for, or does not
+    Raises LabError: when its text or language is not here, changed since the run was asked for, or does not
         fit the model or the budget.
     """
     if shelf.is_language(spec.corpus):
@@ -22,7 +23,7 @@ def task_of(spec: RunSpec, device: str = "cpu") -> Task:
             ("context_length", spec.budget.context_length, language.context_length),
         ):
             if got != needed:
-                raise ValueError(f"{name} is {got}; allowed for {spec.corpus}: {needed}.")
+                raise InvalidInput(f"{name} is {got}; allowed for {spec.corpus}: {needed}.")
         return task_of_language(language, spec.seed, device)
     text = corpus.load(spec.corpus, spec.config.vocab_size, spec.budget.context_length)
     _check_source("text", spec, text.sha256)
@@ -37,4 +38,4 @@ def task_of(spec: RunSpec, device: str = "cpu") -> Task:
 
 def _check_source(kind: str, spec: RunSpec, sha256: str) -> None:
     if sha256 != spec.corpus_sha256:
-        raise ValueError(f"the {kind} {spec.corpus} changed since this run was asked for.")
+        raise Unavailable(f"the {kind} {spec.corpus} changed since this run was asked for.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.chapter.budget import Budget
 from engine.models.config import ModelConfig
+from engine.system.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class RunSpec:
     start_from: "RUN:DIGEST" of a finished run of the same ledger, whose weights this one starts with (fresh
         optimiser, step 0); empty for weights drawn from the seed. See ``fork``.
 
-    Raises ValueError: when start_from is neither.
+    Raises InvalidInput: when start_from is neither.
     """
 
     experiment: str
@@ -34,7 +35,7 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         if self.start_from and not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{32}", self.start_from):
-            raise ValueError(
+            raise InvalidInput(
                 f"start_from is {self.start_from!r}; allowed: a run's number and digest, as in 17:0123…, or "
                 f"nothing."
             )
@@ -76,7 +77,7 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, text: str) -> "RunSpec":
-        """Raises ValueError, TypeError or KeyError: when the text is no run's."""
+        """Raises InvalidInput, TypeError or KeyError: when the text is no run's."""
         fields = json.loads(text)
         config = ModelConfig.from_dict(fields.pop("config"))
         return cls(config=config, budget=Budget(**fields.pop("budget")), **fields)

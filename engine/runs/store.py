@@ -21,6 +21,7 @@ from filelock import FileLock
 
 from engine.runs.spec import RunSpec
 from engine.system import files, paths
+from engine.system.numbers import whole_number
 
 State = Literal["queued", "starting", "running", "done", "diverged", "failed", "cancelled", "interrupted"]
 STATES: tuple[State, ...] = get_args(State)
@@ -115,7 +116,7 @@ class Store:
             db.execute("PRAGMA synchronous = NORMAL")
             db.executescript(_SCHEMA)
             # Never hand out the id of a folder that is still there, though its row was lost.
-            highest = max((int(p.name) for p in self.root.iterdir() if p.name.isdigit()), default=0)
+            highest = max((whole_number(path.name) or 0 for path in self.root.iterdir()), default=0)
             known = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
             if known is None:
                 db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('runs', ?)", (highest,))

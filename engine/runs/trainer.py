@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from engine.runs.spec import RunSpec
 from engine.system import files
+from engine.system.errors import Unavailable
 from engine.system.files import plain_os_error
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
 def prepared(directory: Path, attempt: int, spec: RunSpec) -> "Training":
     """The training as it goes on: from its own checkpoint, another run's weights, or the seed's.
 
-    Raises ValueError: when the text or language changed, or what it starts from is no longer there.
+    Raises Unavailable: when the text or language changed, or what it starts from is no longer there.
     """
     from engine.runs.sources import task_of
     from engine.system import device
@@ -113,11 +114,11 @@ def _weights_to_start_with(directory: Path, spec: RunSpec) -> "dict[str, Tensor]
         forked = RunSpec.from_json((source / "spec.json").read_text())
         tensors, header = checkpoint.load(source / "checkpoint.safetensors")
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(
+        raise Unavailable(
             f"run #{spec.start_run}, whose weights this one starts with, cannot be read: {error}."
         ) from error
     if forked.digest != spec.start_digest or header["step"] != forked.budget.steps:
-        raise ValueError(
+        raise Unavailable(
             f"run #{spec.start_run} at step {header['step']:,} is not the finished run that this one forks."
         )
     return tensors

@@ -2,6 +2,10 @@
 
 import os
 
+from engine.system.numbers import whole_number
+
+MAX_SLOTS = 64
+
 
 def default_slots() -> int:
     """Runs at once on this machine: one a core, four at most; ``ATTENTION_LAB_SLOTS`` decides otherwise.
@@ -9,9 +13,7 @@ def default_slots() -> int:
     Tiny models gain little from a second thread, so a sweep is fastest with one run a core.
     """
     given = os.environ.get("ATTENTION_LAB_SLOTS", "")
-    if given.isdigit() and 1 <= int(given) <= 64:
-        return int(given)
-    return min(4, usable_cores())
+    return whole_number(given, 1, MAX_SLOTS) or min(4, usable_cores())
 
 
 def usable_cores() -> int:

@@ -4,6 +4,7 @@ import json
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,13 @@ from filelock import FileLock
 
 from engine.system import files, paths
 from engine.system.cores import usable_cores
+from engine.system.errors import Unavailable
 
+DRIVERS = (
+    Path("/proc/driver/nvidia/version"),
+    Path("/sys/module/amdgpu/version"),
+    Path("C:/Windows/System32/nvcuda.dll"),
+)
 Kind = Literal["cuda", "mps", "cpu"]
 
 
@@ -62,7 +69,7 @@ def _ask() -> dict[str, Any]:
         check=False,
     )
     if asked.returncode:
-        raise RuntimeError((asked.stderr.strip().splitlines() or ["torch does not start"])[-1])
+        raise Unavailable((asked.stderr.strip().splitlines() or ["torch does not start"])[-1])
     answer: dict[str, Any] = json.loads(asked.stdout)
     return answer
 
@@ -88,10 +95,21 @@ def cpu_title() -> str:
 
 
 def _key() -> str:
-    """Changes when the answer could: another torch, another machine, another number of cores."""
+    """Changes when the answer could: another torch, machine, number of cores, or driver of a card."""
     from importlib.metadata import version
 
-    return f"{version('torch')} {platform.node()} {usable_cores()} {sys.executable}"
+    return f"{version('torch')} {platform.node()} {usable_cores()} {sys.executable} {_drivers()}"
+
+
+def _drivers() -> str:
+    """Names the drivers of cards that are installed, "" without any; an updated one has another name."""
+    found = []
+    for path in DRIVERS:
+        with suppress(OSError):
+            # The kernel's files say a version and have no date of their own; a library has only a date.
+            text = str(path.stat().st_mtime_ns) if path.suffix == ".dll" else path.read_text()
+            found.append(" ".join(text.split()))
+    return "; ".join(found)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def write_json(path: Path, value: Any) -> None:
     try:
         write_bytes(path, text)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not disk_is_full(error):
             raise
         (path.parent / "reserve").unlink(missing_ok=True)
         write_bytes(path, text)
@@ -119,8 +119,14 @@ def last_record(directory: Path) -> dict[str, Any]:
     return {}
 
 
+def disk_is_full(error: OSError) -> bool:
+    """Whether a file could not be written for want of space, or of quota, by the names of any system."""
+    by_windows = getattr(error, "winerror", None) in (39, 112)  # ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL
+    return by_windows or error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def plain_os_error(error: OSError) -> str:
     """One clear line for an error of the file system."""
-    what = "disk full" if error.errno in (28, 122) else "file error"
+    what = "disk full" if disk_is_full(error) else "file error"
     where = f" ({Path(os.fsdecode(error.filename)).name})" if error.filename else ""
     return f"{what}: {error.strerror or error}{where}"

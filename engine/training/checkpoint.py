@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.system import files
+from engine.system.errors import InvalidInput
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
@@ -32,14 +33,14 @@ def save(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, on the CPU, and the header.
 
-    Raises ValueError: when the file is no whole checkpoint of this lab; OSError: when it cannot be read.
+    Raises InvalidInput: when the file is no whole checkpoint of this lab; OSError: when it cannot be read.
     """
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["lab"])
             return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise ValueError(f"{path.name} is not a whole checkpoint of this lab: {error}.") from error
+        raise InvalidInput(f"{path.name} is not a whole checkpoint of this lab: {error}.") from error
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -51,16 +52,16 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy weights into a model of the same configuration; tied weights stay tied.
 
-    Raises ValueError: when a weight is missing, left over or of another shape.
+    Raises InvalidInput: when a weight is missing, left over or of another shape.
     """
     wanted = dict(model.named_parameters())
     stored = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     if wanted.keys() != stored.keys():
         odd = ", ".join(sorted(wanted.keys() ^ stored.keys()))
-        raise ValueError(f"the weights do not fit the configuration; in one but not in the other: {odd}.")
+        raise InvalidInput(f"the weights do not fit the configuration; in one but not in the other: {odd}.")
     for name, parameter in wanted.items():
         if parameter.shape != stored[name].shape:
-            raise ValueError(
+            raise InvalidInput(
                 f"{name} has shape {tuple(stored[name].shape)}; the configuration gives "
                 f"{tuple(parameter.shape)}."
             )
@@ -70,7 +71,7 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 def load_model(path: Path) -> tuple[Transformer, dict[str, Any]]:
     """The model of a checkpoint, in eval mode on the CPU, and the header.
 
-    Raises ValueError, OSError: as ``load`` and ``restore_model``.
+    Raises InvalidInput, OSError: as ``load`` and ``restore_model``.
     """
     tensors, header = load(path)
     model = Transformer(ModelConfig.from_dict(header["config"]))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
+from engine.system.errors import InvalidInput
 
 # A batch of evaluation costs about as much memory as a training step's forward pass.
 TOKENS_A_BATCH = 8192
@@ -27,11 +28,11 @@ def windows(ids: Tensor, context_length: int) -> Tensor:
     """All whole non-overlapping windows, each with the token that follows it.
 
     shape: (N,) -> (B, T + 1)
-    Raises ValueError: when the text is shorter than one window.
+    Raises InvalidInput: when the text is shorter than one window.
     """
     count = (len(ids) - 1) // context_length
     if count < 1:
-        raise ValueError(f"{len(ids)} tokens; one window needs {context_length + 1}.")
+        raise InvalidInput(f"{len(ids)} tokens; one window needs {context_length + 1}.")
     starts = torch.arange(count, device=ids.device).unsqueeze(1) * context_length
     return ids[starts + torch.arange(context_length + 1, device=ids.device)]
 

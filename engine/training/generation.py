@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.data.tokenizer import Vocabulary
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
+from engine.system.errors import InvalidInput, Unavailable
 
 
 def generate(
@@ -36,16 +37,16 @@ def generate(
     temperature, top_k, top_p: see ``next_probabilities``.
     generator: a CPU generator, so that every device draws the same; None is torch's own.
 
-    Raises ValueError: when the prompt is empty or holds an id outside the vocabulary, or a setting is out of
-        range; from the iterator when the model's logits are no numbers.
+    Raises InvalidInput: when the prompt is empty or holds an id outside the vocabulary, or a setting is out
+        of range; from the iterator Unavailable when the model's logits are no numbers.
     """
     window = longest_context(model.config, context_length)
     _whole("tokens", tokens, 0)
     check_sampling(temperature, top_k, top_p)
     if not ids:
-        raise ValueError("the prompt is empty; allowed: at least 1 token to continue from.")
+        raise InvalidInput("the prompt is empty; allowed: at least 1 token to continue from.")
     if wrong := [i for i in ids if not 0 <= i < model.config.vocab_size]:
-        raise ValueError(
+        raise InvalidInput(
             f"the prompt holds token {wrong[0]}; allowed: a whole number from 0 to "
             f"{model.config.vocab_size - 1:,}."
         )
@@ -73,7 +74,7 @@ def continued(
 ) -> str:
     """The text of a prompt and of what a model adds to it, drawn from a generator of that seed.
 
-    Raises ValueError: as ``generate``.
+    Raises InvalidInput: as ``generate``.
     """
     generator = torch.Generator().manual_seed(seed)
     added = generate(model, ids, tokens=tokens, temperature=temperature, generator=generator)
@@ -83,7 +84,7 @@ def continued(
 def longest_context(config: ModelConfig, context_length: int | None = None) -> int:
     """How many of the last tokens a model is given: ``context_length``, or the configuration's positions.
 
-    Raises ValueError: when ``context_length`` is no whole number above 0, or more than a learned table has.
+    Raises InvalidInput: when ``context_length`` is no whole number above 0, or more than a learned table has.
     """
     table = config.positions == "learned" or (config.mixer == "matrix" and config.n_layer > 0)
     if context_length is None:
@@ -113,12 +114,12 @@ def next_probabilities(
     top_p: of those, keep the fewest of the largest that hold at least this share, the one that crosses it
         included; 0 keeps one, 1 keeps all.
 
-    Raises ValueError: when a setting is out of range, or the largest logit is no finite number.
+    Raises InvalidInput: when a setting is out of range, or the largest logit is no finite number.
     Source: Fan et al. 2018 (top k); Holtzman et al. 2020, section 3.1 (top p).
     """
     check_sampling(temperature, top_k, top_p)
     if not logits.max().isfinite():
-        raise ValueError(f"the largest logit is {logits.max().item()}: the model is lost; allowed: numbers.")
+        raise Unavailable(f"the largest logit is {logits.max().item()}: the model is lost; allowed: numbers.")
     order = logits.sort(descending=True, stable=True)
     if temperature == 0:
         return torch.zeros_like(logits).index_fill(0, order.indices[:1], 1.0)
@@ -132,13 +133,13 @@ def next_probabilities(
 
 
 def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
-    """Raises ValueError: when a setting is out of range; the message gives got and allowed."""
+    """Raises InvalidInput: when a setting is out of range; the message gives got and allowed."""
     if not _number(temperature) or not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature is {temperature!r}; allowed: a number from 0 up.")
+        raise InvalidInput(f"temperature is {temperature!r}; allowed: a number from 0 up.")
     if top_k is not None:
         _whole("top_k", top_k, 1)
     if top_p is not None and not (_number(top_p) and 0 <= top_p <= 1):
-        raise ValueError(f"top_p is {top_p!r}; allowed: a number from 0 to 1.")
+        raise InvalidInput(f"top_p is {top_p!r}; allowed: a number from 0 to 1.")
 
 
 def stream_text(vocabulary: Vocabulary, ids: Iterable[int]) -> Iterator[str]:
@@ -163,4 +164,4 @@ def _whole(name: str, value: object, low: int, high: int | None = None) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= (high or value):
         return value
     to = "up" if high is None else f"to {high:,}"
-    raise ValueError(f"{name} is {value!r}; allowed: a whole number from {low} {to}.")
+    raise InvalidInput(f"{name} is {value!r}; allowed: a whole number from {low} {to}.")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from engine.data.languages import shelf
 from engine.data.languages.induction import Repeats
 from engine.data.languages.winograd import ANSWER, DECISION, FIRST, SECOND, Winograd
+from engine.system.errors import InvalidInput
 from engine.training.evaluation import mean_loss, perplexity, predictions, windows
 
 PROBE_WINDOWS = 16  # held-out windows, spread evenly, on which attention is looked at
@@ -59,7 +60,7 @@ class TextTask(Task):
     train_ids, held_out_ids: token ids, shape (N,).
     also_at: other context lengths at which the final model is evaluated.
 
-    Raises ValueError: when either text is shorter than a window that it is read in.
+    Raises InvalidInput: when either text is shorter than a window that it is read in.
     """
 
     figures = ("validation_perplexity", "train_perplexity")
@@ -80,7 +81,7 @@ class TextTask(Task):
         self.probe = _spread(self.held_out)
         self.places = len(self.train_ids) - context_length
         if self.places < 1:
-            raise ValueError(
+            raise InvalidInput(
                 f"{len(self.train_ids)} training tokens; a window of {context_length} needs "
                 f"{context_length + 1}."
             )
@@ -166,10 +167,16 @@ def answers(rows: Tensor, likeliest: Tensor) -> dict[str, float]:
     """
     named, right = likeliest[:, DECISION], rows[:, ANSWER]
     wrong = torch.where(rows[:, FIRST] == right, rows[:, SECOND], rows[:, FIRST])
-    accuracy = (named == right).double().mean().item()
-    wrong_noun = (named == wrong).double().mean().item()
-    other = ((named != right) & (named != wrong)).double().mean().item()
-    return {"accuracy": accuracy, "wrong_noun": wrong_noun, "other": other}
+    return {
+        "accuracy": _share(named == right),
+        "wrong_noun": _share(named == wrong),
+        "other": _share((named != right) & (named != wrong)),
+    }
+
+
+def _share(held: Tensor) -> float:
+    """Of a mask of any shape, the share that holds. Counted: some devices have no float64 for a mean."""
+    return int(held.sum()) / held.numel()
 
 
 class InductionTask(RowsTask):
@@ -188,12 +195,12 @@ class InductionTask(RowsTask):
     def evaluate(self, model: nn.Module, stop: Stop) -> Figures:
         """Of unseen sequences: where the second half is due, and where nothing can be known yet (early)."""
         losses, likeliest = predictions(model, self.held_out, stop)
-        right = (likeliest == self.held_out[:, 1:]).double()
+        right = likeliest == self.held_out[:, 1:]
         late, early = losses[:, self.late].mean().item(), losses[:, self.early].mean().item()
         found = {
             "validation_loss_nats": losses.mean().item(),
-            "accuracy": right[:, self.late].mean().item(),
-            "early_accuracy": right[:, self.early].mean().item(),
+            "accuracy": _share(right[:, self.late]),
+            "early_accuracy": _share(right[:, self.early]),
             "late_loss_nats": late,
             "early_loss_nats": early,
             "in_context_nats": late - early,

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.system.errors import Unavailable
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 WIDTH = 1120
 TIMEOUT_S = 60
@@ -47,19 +49,24 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 def picture(spec: dict[str, Any], form: Literal["png", "svg"]) -> bytes:
     """A chart in the light palette as PNG (twice the size in pixels) or SVG.
 
-    Raises RuntimeError: when it cannot be drawn; the message is the drawing process's last line.
+    Raises Unavailable: when it cannot be drawn, in time or at all; the message says why.
     """
-    drawn = subprocess.run(
-        [sys.executable, "-m", "lab.shell.export", form],
-        input=json.dumps(spec, allow_nan=False).encode(),
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-        timeout=TIMEOUT_S,
-    )
+    try:
+        drawn = subprocess.run(
+            [sys.executable, "-m", "lab.shell.export", form],
+            input=json.dumps(spec, allow_nan=False).encode(),
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(
+            f"The picture was not drawn within {TIMEOUT_S} s: this machine is busy. Try again."
+        ) from None
     if drawn.returncode:
         last = (drawn.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"])[-1]
-        raise RuntimeError(f"The picture could not be drawn: {last}")
+        raise Unavailable(f"The picture could not be drawn: {last}")
     return drawn.stdout
 
 

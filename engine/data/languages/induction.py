@@ -17,6 +17,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.system.errors import InvalidInput
+
 TRAIN_SEQUENCES, UNSEEN_SEQUENCES = 16_384, 256
 _SYLLABLES = tuple("".join(pair) for pair in product("bdfghjklmnprstvz", "aeiou"))
 MAX_VOCAB, MAX_LENGTH = len(_SYLLABLES), 128
@@ -31,7 +33,7 @@ class Repeats:
         all of the second half can be known from what stood before.
     length: of a sequence, in tokens.
 
-    Raises ValueError: when a number is out of range.
+    Raises InvalidInput: when a number is out of range.
     """
 
     kind: ClassVar[str] = "induction"
@@ -43,7 +45,7 @@ class Repeats:
     def __post_init__(self) -> None:
         _whole("length", self.length, 8, MAX_LENGTH)
         if self.length % 2:
-            raise ValueError(f"length is {self.length}; allowed: an even number, for two halves.")
+            raise InvalidInput(f"length is {self.length}; allowed: an even number, for two halves.")
         _whole("shortest", self.shortest, 2, self.longest)
         _whole("vocab_size", self.vocab_size, self.longest, MAX_VOCAB)
 
@@ -114,7 +116,7 @@ class Repeats:
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number from {low} to {high}.")
+        raise InvalidInput(f"{name} is {value!r}; allowed: a whole number from {low} to {high}.")
 
 
 INDUCTION = Repeats()

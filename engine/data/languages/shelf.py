@@ -13,6 +13,7 @@ from filelock import FileLock
 from engine.data.languages.induction import INDUCTION, Repeats
 from engine.data.languages.winograd import CLOSED, OPEN, Winograd
 from engine.system import files, paths
+from engine.system.errors import InvalidInput, Unavailable
 
 Language = Winograd | Repeats
 
@@ -33,25 +34,25 @@ def is_language(corpus_id: str) -> bool:
 def load(language_id: str) -> Language:
     """The language of that id.
 
-    Raises ValueError: when there is none, it is not on this machine, or its file has changed.
+    Raises InvalidInput: when there is none, it is not on this machine, or its file has changed.
     """
     if built_in := BUILT_IN.get(language_id):
         return built_in
     if not _EDITED.fullmatch(language_id):
         allowed = f"{', '.join(BUILT_IN)} and winograd-<16 hex digits>"
-        raise ValueError(f"No language is called {language_id[:80]!r}: {allowed} are allowed.")
+        raise InvalidInput(f"No language is called {language_id[:80]!r}: {allowed} are allowed.")
     path = _path(language_id)
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{language_id} is not on this machine: edit the words again.") from error
+        raise Unavailable(f"{language_id} is not on this machine: edit the words again.") from error
     if not (got := hashlib.sha256(text.encode()).hexdigest()).startswith(path.stem):
-        raise ValueError(f"{path} has changed (sha256 {got}, not {path.stem}...): edit the words again.")
+        raise Unavailable(f"{path} has changed (sha256 {got}, not {path.stem}...): edit the words again.")
     return Winograd.from_json(text)
 
 
 def sha256_of(language_id: str) -> str:
-    """What a run is bound to, as ``corpus.sha256_of`` of a text. Raises ValueError: as ``load``."""
+    """What a run is bound to, as ``corpus.sha256_of`` of a text. Raises InvalidInput: as ``load``."""
     return load(language_id).sha256
 
 
@@ -78,7 +79,7 @@ def keep(language: Winograd) -> str:
 def title(language_id: str) -> str:
     """What it is called; of an edited one, that of its kind.
 
-    Raises ValueError: as ``load``.
+    Raises InvalidInput: as ``load``.
     """
     return TITLES.get(language_id) or f"{TITLES[load(language_id).kind]}, edited"
 

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.system.errors import InvalidInput
+
 TEMPLATE = (
     *("the", "{x}", "did", "not", "cross", "the", "{y}", "because", "it", "was", "too", "{adj}", ","),
     *("so", "the", "{ref}", "waited", "."),
@@ -61,8 +63,8 @@ class Winograd:
         other (1: all of them); open, of the (animal, place) pairs, how many are held out, as far as each noun
         stays in training.
 
-    Raises ValueError: when a word is odd, stands twice or belongs to the template, when there are too few or
-        too many, when the roles have not as many adjectives each, or the share is out of range.
+    Raises InvalidInput: when a word is odd, stands twice or belongs to the template, when there are too few
+        or too many, when the roles have not as many adjectives each, or the share is out of range.
     """
 
     nouns: tuple[str, ...]
@@ -78,20 +80,20 @@ class Winograd:
         for word in self.own_words:
             _check_word(word)
             if word in seen:
-                raise ValueError(f"the word {word!r} stands twice; allowed: each word once, in one list.")
+                raise InvalidInput(f"the word {word!r} stands twice; allowed: each word once, in one list.")
             seen.add(word)
         least = MIN_POOL if self.closed else MIN_CLASS
         for name, given in (("nouns", self.nouns), *(() if self.closed else (("places", self.places),))):
             if not least <= len(given) <= MAX_NOUNS:
-                raise ValueError(f"{len(given)} {name}; allowed: {least} to {MAX_NOUNS}.")
+                raise InvalidInput(f"{len(given)} {name}; allowed: {least} to {MAX_NOUNS}.")
         if len(self.crosser) != len(self.crossed) or not 1 <= len(self.crosser) <= MAX_ADJECTIVES:
-            raise ValueError(
+            raise InvalidInput(
                 f"{len(self.crosser)} adjectives of the crosser and {len(self.crossed)} of the crossed; "
                 f"allowed: as many of each, 1 to {MAX_ADJECTIVES}."
             )
         share = self.held_out_share
         if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share <= 1:
-            raise ValueError(f"held_out_share is {share!r}; allowed: above 0, at most 1.")
+            raise InvalidInput(f"held_out_share is {share!r}; allowed: above 0, at most 1.")
         object.__setattr__(self, "held_out_share", float(share))  # 1 and 1.0 are one language
 
     @property
@@ -179,32 +181,32 @@ class Winograd:
     def encode(self, text: str) -> list[int]:
         """The ids of typed words; case and spaces do not matter.
 
-        Raises ValueError: when a word is not in the language; the message names it and those there are.
+        Raises InvalidInput: when a word is not in the language; the message names it and those there are.
         """
         ids = {word: number for number, word in enumerate(self.words)}
         typed = re.findall(r"[,.]|[^\s,.]+", text.lower())
         for word in typed:
             if word not in ids:
-                raise ValueError(f"{word!r} is no word of this language; it has: {', '.join(self.words)}.")
+                raise InvalidInput(f"{word!r} is no word of this language; it has: {', '.join(self.words)}.")
         return [ids[word] for word in typed]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of ids. Raises ValueError: when one is out of range."""
+        """The words of ids. Raises InvalidInput: when one is out of range."""
         found = []
         for number in ids:
             if not 0 <= number < len(self.words):
-                raise ValueError(f"token {number}; allowed: 0 to {len(self.words) - 1}.")
+                raise InvalidInput(f"token {number}; allowed: 0 to {len(self.words) - 1}.")
             found.append(self.words[number])
         return found
 
     def read(self, text: str) -> Sentence:
         """A typed sentence, up to the place where the answer is due or beyond it.
 
-        Raises ValueError: when a word is not in the language, or stands where the template has another.
+        Raises InvalidInput: when a word is not in the language, or stands where the template has another.
         """
         typed = self.decode(self.encode(text))
         if not ANSWER <= len(typed) <= LENGTH:
-            raise ValueError(
+            raise InvalidInput(
                 f"{len(typed)} words; needed: the {ANSWER} of {' '.join(TEMPLATE[:ANSWER])!r}, or more of "
                 f"all {LENGTH}."
             )
@@ -217,9 +219,9 @@ class Winograd:
         for number, (word, wanted) in enumerate(zip(typed, TEMPLATE, strict=False)):
             if word not in slots.get(wanted, (wanted,)):
                 allowed = ", ".join(slots.get(wanted, (wanted,)))
-                raise ValueError(f"word {number} is {word!r}; allowed there: {allowed}.")
+                raise InvalidInput(f"word {number} is {word!r}; allowed there: {allowed}.")
         if typed[FIRST] == typed[SECOND]:
-            raise ValueError(f"both nouns are {typed[FIRST]!r}; allowed: two that differ.")
+            raise InvalidInput(f"both nouns are {typed[FIRST]!r}; allowed: two that differ.")
         return Sentence(typed[FIRST], typed[SECOND], typed[ADJECTIVE])
 
     def to_json(self) -> str:
@@ -236,41 +238,41 @@ class Winograd:
     def from_json(cls, text: str) -> "Winograd":
         """The inverse of ``to_json``.
 
-        Raises ValueError: when the text is no language of this kind, or one of another template.
+        Raises InvalidInput: when the text is no language of this kind, or one of another template.
         """
         fields: Any = json.loads(text)
         if not isinstance(fields, dict):
-            raise ValueError(f"a language is a JSON object, not {type(fields).__name__}.")
+            raise InvalidInput(f"a language is a JSON object, not {type(fields).__name__}.")
         for name, known in (("kind", "winograd"), ("template", " ".join(TEMPLATE))):
             if (got := fields.pop(name, None)) != known:
-                raise ValueError(f"the {name} of the language is {got!r}; allowed: {known!r}.")
+                raise InvalidInput(f"the {name} of the language is {got!r}; allowed: {known!r}.")
         try:
             return cls(**fields)
         except TypeError as error:  # a field too many or too few
-            raise ValueError(f"the language cannot be read: {error}.") from error
+            raise InvalidInput(f"the language cannot be read: {error}.") from error
 
 
 def _listed(name: str, words: object) -> tuple[str, ...]:
     if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{name} is {words!r}; allowed: a list of words.")
+        raise InvalidInput(f"{name} is {words!r}; allowed: a list of words.")
     return tuple(words)
 
 
 def _check_word(word: str) -> None:
     if not word.strip():
-        raise ValueError(f"a word is empty ({word!r}); allowed: letters.")
+        raise InvalidInput(f"a word is empty ({word!r}); allowed: letters.")
     if word in FIXED:
-        raise ValueError(f"the template has the word {word!r} already; allowed: words that it has not.")
+        raise InvalidInput(f"the template has the word {word!r} already; allowed: words that it has not.")
     for sign in word:
         if not (sign.isalpha() and sign == sign.lower()) and sign not in "-'":
-            raise ValueError(
+            raise InvalidInput(
                 f"the word {word!r} has {sign!r}; allowed: small letters, with hyphens or apostrophes inside."
             )
     for end in (word[0], word[-1]):
         if not end.isalpha():
-            raise ValueError(f"the word {word!r} begins or ends with {end!r}; allowed: with a letter.")
+            raise InvalidInput(f"the word {word!r} begins or ends with {end!r}; allowed: with a letter.")
     if len(word) > MAX_LETTERS:
-        raise ValueError(f"the word {word!r} has {len(word)} letters; allowed: at most {MAX_LETTERS}.")
+        raise InvalidInput(f"the word {word!r} has {len(word)} letters; allowed: at most {MAX_LETTERS}.")
 
 
 _CROSSER, _CROSSED = ("tired", "scared", "slow", "weak"), ("wet", "wide", "busy", "steep")

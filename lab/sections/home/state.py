@@ -11,6 +11,7 @@ from engine.data import corpus
 from engine.runs import estimates, launch
 from engine.runs.store import ACTIVE, ENDED, Run, Store
 from engine.system import device, files, paths
+from engine.system.errors import LabError
 from lab.runs.view import SHOWN_STATES, shown_state, step_of
 from lab.shell.chapter import Section
 from lab.words import NBSP, about
@@ -81,7 +82,7 @@ def device_text() -> str:
     """This machine's device, or why torch does not start. Slow the first time (about 2 s)."""
     try:
         return device.describe().title
-    except RuntimeError as error:
+    except LabError as error:
         return f"torch does not start: {error}"
 
 
@@ -113,7 +114,7 @@ def quick_text(experiment: Experiment) -> str:
         trained_on = experiment.language or corpus.TINYSHAKESPEARE
         specs = launch.specs(experiment.id, "quick", (0,), trained_on)
         seconds = estimates.sweep_seconds(specs)
-    except (ValueError, RuntimeError):
+    except LabError:
         return ""
     if seconds is None:
         return ""

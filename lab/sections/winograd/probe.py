@@ -8,6 +8,7 @@ import streamlit as st
 
 from engine.chapter import reference
 from engine.data.languages.winograd import ANSWER, TEMPLATE, Sentence, Winograd
+from engine.system.numbers import whole_number
 from lab import probes
 from lab.bench.sweep import Sweep
 from lab.sections.winograd.parts import BLOCKS
@@ -87,7 +88,7 @@ def choose(settings: Settings, sweep: Sweep, choice: Choice) -> tuple[str, Looke
         st.session_state[settings.key("look")] = look = seeds[0]
         st.query_params["look"] = look
     pair = _pair(settings, choice.language) if choice.language else None
-    return variant, found.get(int(look)) if look.isdigit() else None, pair
+    return variant, found.get(whole_number(look)), pair
 
 
 def _pair(settings: Settings, language: Winograd) -> Pair:
