@@ -1,8 +1,8 @@
-# make lab | test | test-full | check | format | reproduce | bench. Everything runs in .venv, made on first use.
+# make lab | test | test-full | test-processors | check | format | reproduce | bench. Everything runs in .venv, made on first use.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test test-full check format reproduce bench
+.PHONY: lab test test-full test-processors check format reproduce bench
 
 lab: .venv/runtime
 	$(BIN)/python -m lab
@@ -10,12 +10,21 @@ lab: .venv/runtime
 # Side by side what can be, one thread each; two at a time what waits for processes; alone what takes times or
 # uses a browser, which keeps both cores of a small machine busy.
 test: .venv/dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/processes --ignore tests/alone -n logical --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/processes --ignore tests/alone -n logical --maxprocesses 4 --dist loadgroup
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest tests/processes -n 2 --dist worksteal
 	$(BIN)/python -m pytest tests/alone
 
 test-full: .venv/dev
 	$(BIN)/python -m pytest -m "full or not full" --timeout 3600
+	$(MAKE) test-processors
+
+# What a processor's own way of adding could decide, as one without AVX-512 computes it and as one without AVX.
+PROPERTIES := $(wildcard $(addprefix tests/test_,attention_statistics.py circuits_*.py kept_weights.py linear.py \
+	models.py positions.py probe_attention.py reference.py step.py training.py))
+ALIKE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PROPERTIES) -n logical --maxprocesses 4 --dist loadgroup
+test-processors: .venv/dev
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 $(ALIKE)
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 $(ALIKE)
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

@@ -24,6 +24,7 @@ from lab.check import report
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_PORT = 8501
+OWN_HOSTS = ("localhost", "127.0.0.1", "::1")
 RESTARTS, WITHIN_SECONDS = 5, 60.0
 ALREADY_SERVED = 3  # the dispatcher's exit code when another one holds the data folder
 
@@ -91,12 +92,14 @@ def serve(port: int) -> int:
     streamlit = Service(
         "Streamlit",
         [
-            *("-m", "streamlit", "run", str(HERE / "app.py")),
+            *("-m", "streamlit", "run", str(HERE / "server.py")),
             *("--server.headless=true", f"--server.port={port}", f"--server.address={address}"),
+            *(f"--server.allowedHosts={host}" for host in _hosts(address)),
         ],
         HERE,  # where .streamlit/config.toml lies
     )
-    url, failure = f"http://{_shown(address)}:{port}", None
+    host = _shown(address)
+    url, failure = f"http://{f'[{host}]' if ':' in host else host}:{port}", None
     prepare: subprocess.Popen[bytes] | None = None
     try:
         while not asked and failure is None:
@@ -152,6 +155,12 @@ def port_is_free(port: int) -> bool:
 
 def _shown(address: str) -> str:
     return "localhost" if address in ("", "0.0.0.0", "::") else address
+
+
+def _hosts(address: str) -> list[str]:
+    """Whose requests are answered: our own names, the address served at, and what the environment adds."""
+    added = os.environ.get("STREAMLIT_SERVER_ALLOWED_HOSTS", "").split()
+    return list(dict.fromkeys([*OWN_HOSTS, _shown(address), *added]))
 
 
 def _healthy(url: str) -> bool:

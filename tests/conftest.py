@@ -22,7 +22,16 @@ settings.register_profile(
 settings.load_profile("lab")
 
 
+# What is trained or measured once for many tests: side by side, those go to one process, which makes it once.
+MADE_ONCE = {"weights", "trained", "document", "story", "measured"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before the names of groups are read
 def pytest_collection_modifyitems(items):
+    for item in items:
+        for name in MADE_ONCE.intersection(item.fixturenames):
+            file = "" if name == "weights" else item.module.__name__
+            item.add_marker(pytest.mark.xdist_group(f"{file}{name}"))
     missing = pytest.mark.skip(reason="no Chromium here; CI fails without one")
     if CHROMIUM is None and not os.environ.get("CI"):
         for item in items:
@@ -92,6 +101,15 @@ def tiny_text():
     draw = random.Random(0)
     words = ["".join(draw.choices("aehilnorstuwy", k=draw.randint(2, 8))) for _ in range(500)]
     return " ".join(draw.choices(words, k=5000)).encode()
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory):
+    """Checkpoints of two blocks and of one, trained for real on a small Winograd language."""
+    from tests.winograd_models import train
+
+    folder = tmp_path_factory.mktemp("weights")
+    return {name: train(name, folder / f"{name}.safetensors") for name in ("two-blocks", "one-block")}
 
 
 @pytest.fixture

@@ -202,7 +202,7 @@ def test_modules_do_not_import_each_other_in_a_circle():
 
 
 def test_no_file_of_the_app_bears_the_name_of_a_module_it_would_hide():
-    # `streamlit run lab/app.py` puts lab/ first on sys.path
+    # `streamlit run lab/server.py` puts lab/ first on sys.path
     taken = set(sys.stdlib_module_names) | set(importlib.metadata.packages_distributions())
     taken -= {"lab", "pages", "engine"}
     names = {path.stem for path in (paths.ROOT / "lab").iterdir() if path.suffix == ".py" or path.is_dir()}

@@ -342,15 +342,19 @@ def test_each_rung_is_drawn_as_the_one_below_it():
 
 
 def test_a_learned_matrix_begins_as_the_average_and_is_the_same_for_every_sentence():
-    matrix, x = LearnedMatrix(ModelConfig(max_positions=20)), torch.randn(3, 9, 32)
-    assert torch.equal(matrix.attention_weights(x), UniformAverage().attention_weights(x))
-    assert torch.allclose(matrix(x), UniformAverage()(x), atol=1e-6)
+    x = torch.randn(3, 9, 32, dtype=torch.float64)
+    matrix, average = LearnedMatrix(ModelConfig(max_positions=20)).double(), UniformAverage()
+    # Rows of other lengths may be summed in another order: nine roundings of float64.
+    rounding = {"rtol": 0, "atol": 9 * torch.finfo(torch.float64).eps}
+    assert torch.allclose(matrix.attention_weights(x), average.attention_weights(x).double(), **rounding)
+    assert torch.allclose(matrix(x), average(x), atol=1e-14)
     nn.init.normal_(matrix.matrix)
     weights = matrix.attention_weights(x)
     assert weights.shape == (1, 1, 9, 9)
-    assert torch.equal(weights, matrix.attention_weights(torch.randn(5, 9, 32)))
-    assert torch.equal(weights[..., :4, :4], matrix.attention_weights(x[:, :4]))  # a prefix keeps its rows
-    assert not torch.allclose(weights, UniformAverage().attention_weights(x), atol=0.1)
+    assert torch.equal(weights, matrix.attention_weights(torch.randn(5, 9, 32, dtype=torch.float64)))
+    prefix = matrix.attention_weights(x[:, :4])
+    assert torch.allclose(weights[..., :4, :4], prefix, **rounding)  # a prefix keeps its rows
+    assert not torch.allclose(weights, average.attention_weights(x), atol=0.1)
 
 
 def test_a_learned_matrix_tells_its_rows_apart_by_place_alone():

@@ -15,7 +15,7 @@ from engine.system import device, files
 from lab import probes
 from lab.sections.winograd import graph as winograd_graph
 from tests.apptest import cells, charts, open_page, rerun, said
-from tests.winograd_models import SMALL, WORDS, measured, train
+from tests.winograd_models import SMALL, WORDS, measured
 
 VARIANTS = ("average", "average-added", "one-block", "two-blocks")
 SHARES = {
@@ -34,12 +34,6 @@ def machine(home, no_reference, monkeypatch, one_thread):
     monkeypatch.setattr(device, "probe", lambda: here)
     monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
     return home
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("weights")
-    return {name: train(name, folder / f"{name}.safetensors") for name in ("two-blocks", "one-block")}
 
 
 @pytest.fixture

@@ -101,8 +101,10 @@ def test_raw_scores_point_at_the_token_itself_and_are_mutual(one_thread):
     (caught,) = attention.capture(HEAD, SENTENCE)
     found = attention.steps(caught)
     assert (found.rows, found.own_raw) == (13, 13)
-    assert found.mirror_raw == 0
-    assert found.asymmetry_raw == 0
+    # Products of 128 terms; x·y and y·x may be added in another order, on some processors.
+    rounding = 128 * np.finfo(np.float32).eps
+    assert found.mirror_raw <= rounding * caught.raw.max()
+    assert found.asymmetry_raw <= rounding
     assert found.own_score < 13
     assert found.mirror_score > 1
     assert 0.4 < found.asymmetry_score < 0.8

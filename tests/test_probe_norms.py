@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from engine.chapter import reference
 from engine.chapter.measurements import NORM_GRADIENTS, PLACEMENTS
 from engine.data import corpus
 from engine.probes import norms
@@ -76,12 +77,14 @@ def test_without_the_chapters_text_the_measurement_says_so(home, monkeypatch):
 
 
 @pytest.mark.skipif(not corpus.is_present(corpus.TINYSHAKESPEARE), reason="Tiny Shakespeare is not here")
-def test_on_the_chapters_text_the_norms_are_near_its_own():
+def test_on_the_chapters_text_the_norms_are_near_its_own_and_those_that_are_shipped():
     text = corpus.load(corpus.TINYSHAKESPEARE)
     rows = [norms.gradients(text, placement, 0) for placement in PLACEMENTS]
     found = NORM_GRADIENTS.read(rows)
     for placement, ends in QKV.items():
         assert (found[placement]["first"], found[placement]["last"]) == pytest.approx(ends, abs=2e-4)
+        for metric, before in reference.load(NORM_GRADIENTS.id).rows[placement].measured["0"].items():
+            assert found[placement][metric] == pytest.approx(before, rel=1e-4, abs=1e-3)
     assert found["post-norm"]["first"] > 1.5 * found["pre-norm"]["first"]
     for row in rows:  # over a whole block there is hardly a slope
         assert row["block"][-1] / row["block"][0] == pytest.approx(1.04, abs=0.1)

@@ -11,18 +11,11 @@ from engine.data.languages.winograd import ADJECTIVE, DECISION, FIRST, SECOND, S
 from engine.probes import winograd, winograd_answers
 from engine.probes.winograd_answers import NAMES, Pair, Subject
 from engine.training import checkpoint
-from tests.winograd_models import SEED, SMALL, train
+from tests.winograd_models import SEED, SMALL
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 PAIR = Pair("dog", "road", ("tired", "wet"))
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    """Two blocks and one, trained for real."""
-    folder = tmp_path_factory.mktemp("weights")
-    return {name: train(name, folder / f"{name}.safetensors") for name in ("two-blocks", "one-block")}
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from engine.system import files, paths
 from engine.system.errors import InvalidInput, Unavailable
 
 VOUCHED_STEPS = 20
+VOUCHED_NATS = 1e-3  # how far first losses may lie apart: other processors and libraries add in another order
 
 
 def code_digest() -> str:
@@ -31,8 +32,8 @@ def code_digest() -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 
-def first_losses(config: ModelConfig, language_id: str = "") -> list[float]:
-    """Training losses in nats of the first 20 steps, seed 0, on a CPU: of a language, or on made-up tokens.
+def first_losses(config: ModelConfig, language_id: str = "", steps: int = VOUCHED_STEPS) -> list[float]:
+    """Training losses in nats of the first steps, seed 0, on a CPU: of a language, or on made-up tokens.
 
     Quick and free of any text, so that a test can tell whether changed code still trains the same.
     """
@@ -42,22 +43,26 @@ def first_losses(config: ModelConfig, language_id: str = "") -> list[float]:
     from engine.training.loop import Training
     from engine.training.tasks import Task, TextTask, task_of_language
 
-    budget = Budget(steps=VOUCHED_STEPS, batch_size=4, context_length=64)
+    budget = Budget(steps=steps, batch_size=4, context_length=64)
     if language_id:
         task: Task = task_of_language(shelf.load(language_id), seed=0)
     else:
         ids = torch.randint(config.vocab_size, (4096,), generator=torch.Generator().manual_seed(0))
         task = TextTask(ids[:2048].repeat(2), ids[2048:], budget.context_length)
     training = Training(config=config, budget=budget, seed=0, task=task)
-    return [training.advance().item() for _ in range(VOUCHED_STEPS)]
+    return [training.advance().item() for _ in range(steps)]
 
 
-def vouched_tolerance(config: ModelConfig) -> float:
-    """How far, in nats, first losses may lie apart: other processors and libraries add in another order.
+def vouched_steps(config: ModelConfig) -> int:
+    """How many of a model's first losses vouch for the code: all 20 of most.
 
-    A row of a wide undivided head is nearly all or nothing, so rounding decides between two close tokens.
+    An undivided head of 1,024 is chaotic: its rows are nearly all or nothing, so rounding decides between
+    two close tokens, and the next steps multiply what it decided. Between processors its third losses are
+    2e-4 apart, its eighth 2e-2. And what the twentieth step would tell, small models tell sooner.
     """
-    return 1e-2 if config.score_scale == "none" and config.head_width >= 256 else 1e-3
+    if config.score_scale == "none" and config.head_width >= 1024:
+        return 3
+    return 5 if config.n_layer * config.d_model**2 > 100_000 else VOUCHED_STEPS
 
 
 def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:

@@ -1,6 +1,9 @@
 """Pages in a real browser, one lab for all: links, both themes and widths, maps. Nothing is trained."""
 
 import re
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
@@ -19,6 +22,16 @@ def one_lab(tmp_path_factory):
     """A lab for all tests of this file."""
     with serve(tmp_path_factory.mktemp("lab")) as served:
         yield served
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """The port of another server on this machine, with an empty page."""
+    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
 
 
 def chosen(page):
@@ -123,3 +136,23 @@ def test_a_map_can_be_pointed_at_and_follows_the_theme(one_lab, opened):
     expect(label).to_have_css("fill", "rgb(230, 232, 235)", timeout=20 * SECOND)
     assert page.errors == []
     assert page.foreign == []
+
+
+def test_a_page_of_another_host_reaches_nothing(one_lab, opened, elsewhere):
+    """``*.localhost`` is this machine to a browser, as a stranger's name may be, and not one of the lab's."""
+    page = opened.new_context().new_page()
+    answer = page.goto(f"http://stranger.localhost:{one_lab.port}/")
+    assert answer.status == 403
+    page.goto(f"http://stranger.localhost:{elsewhere}/")
+    for host in ("localhost", "127.0.0.1", "stranger.localhost"):
+        with page.expect_console_message(lambda said: "WebSocket" in said.text) as said:
+            connected = page.evaluate(
+                """url => new Promise(done => {
+                    const socket = new WebSocket(url, ['streamlit'])
+                    socket.onopen = () => done(true)
+                    socket.onclose = () => done(false)
+                })""",
+                f"ws://{host}:{one_lab.port}/_stcore/stream",
+            )
+        assert not connected
+        assert "Unexpected response code: 403" in said.value.text
