@@ -81,7 +81,7 @@ def torch_failed_seconds(python, name, text, *changes):
     ended = python(
         "-c",
         "import sys, time\n"
-        "from engine import device\n"
+        "from engine.system import device\n"
         "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
         "from streamlit.testing.v1 import AppTest\n"
         f"page = AppTest.from_file('pages/{name}.py', default_timeout=60)\n"

@@ -454,7 +454,7 @@ def test_a_data_folder_that_cannot_be_made_is_one_sentence(data: Path) -> None:
 
 def test_several_processes_make_one_cache_and_none_loads_torch(tmp_path: Path) -> None:
     script = (
-        "import sys; from engine import corpus; c = corpus.load('python-reference', 512);"
+        "import sys; from engine.data import corpus; c = corpus.load('python-reference', 512);"
         "assert 'torch' not in sys.modules and 'pooch' not in sys.modules; print(c.tokens, int(c.ids.sum()))"
     )
     environment = os.environ | {"ATTENTION_LAB_HOME": str(tmp_path)}

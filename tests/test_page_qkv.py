@@ -253,7 +253,7 @@ def test_a_bad_value_in_the_url_is_named(text, query, complaint):
 def test_the_page_opens_without_torch(text, python):
     script = (
         "import sys\n"
-        "from engine import device\n"
+        "from engine.system import device\n"
         "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
         "from streamlit.testing.v1 import AppTest\n"
         "page = AppTest.from_file('pages/qkv.py', default_timeout=60)\n"

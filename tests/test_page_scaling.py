@@ -417,7 +417,7 @@ def test_the_page_loads_no_torch(text, python):
     measure(text, budget="quick")
     script = (
         "import sys\n"
-        "from engine import device\n"
+        "from engine.system import device\n"
         "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
         "from streamlit.testing.v1 import AppTest\n"
         "page = AppTest.from_file('pages/scaling.py', default_timeout=60)\n"

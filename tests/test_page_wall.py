@@ -459,7 +459,7 @@ def test_figures_and_tables_can_be_exported():
 def test_the_page_loads_no_torch(python, sweep):
     script = (
         "import sys\n"
-        "from engine import device\n"
+        "from engine.system import device\n"
         "device.describe = lambda: device.Device('cpu', 'CPU', 0, '2', False)\n"
         "from streamlit.testing.v1 import AppTest\n"
         "page = AppTest.from_file('pages/wall.py', default_timeout=60).run()\n"

@@ -435,7 +435,7 @@ def test_the_page_loads_no_torch(python):
     shelf.keep(CLOSED)
     script = (
         "import sys\n"
-        "from engine import device\n"
+        "from engine.system import device\n"
         "device.describe = lambda: device.Device('cpu', 'CPU', 0, '2', False)\n"
         "from streamlit.testing.v1 import AppTest\n"
         "page = AppTest.from_file('pages/winograd.py', default_timeout=60)\n"

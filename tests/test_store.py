@@ -124,7 +124,7 @@ def processes(tmp_path, count, code):
         "import sys, pathlib\n"
         "root, number = pathlib.Path(sys.argv[1]), int(sys.argv[2])\n"
         "from engine.runs.store import Store\n"
-        "from engine.runs import files\n"
+        "from engine.system import files\n"
         "from engine.runs.spec import RunSpec\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
     )

@@ -9,32 +9,26 @@ import hashlib
 import importlib.util
 import json
 import re
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from filelock import FileLock
-from numpy.typing import NDArray
-from tokenizers import Tokenizer
-
-from engine.data.tokenizer import (
-    MAX_VOCAB_SIZE,
-    MIN_VOCAB_SIZE,
-    CorpusError,
-    Vocabulary,
-    encode,
-    parse,
-    token_bytes,
-    train,
+from engine.data.tokenized import (
+    TINYSHAKESPEARE_SHA256,
+    Corpus,
+    alone,
+    check_sizes,
+    shipped_vocabulary,
+    tokenized,
+    write,
 )
+from engine.data.tokenizer import CorpusError, Vocabulary
 from engine.system import paths
 from engine.system.errors import Unavailable
 
 __all__ = [
+    "TINYSHAKESPEARE_SHA256",
     "Corpus",
     "CorpusError",
     "CorpusUnavailable",
@@ -56,7 +50,6 @@ TITLES = {TINYSHAKESPEARE: "Tiny Shakespeare", PYTHON_REFERENCE: "Python referen
 TINYSHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 )
-TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 CONNECT_TIMEOUT_S = 10.0
 RETRY_AFTER_S = 600.0  # a failed download is not tried again sooner, else every page would wait for it
 
@@ -64,47 +57,11 @@ RETRY_AFTER_S = 600.0  # a failed download is not tried again sooner, else every
 # equally frequent merges. To print beside ours, never in its place.
 CHAPTER_TOKENS = 459_760
 
-SHIPPED_VOCAB_SIZE = 1024
 MAX_UPLOAD_BYTES = 20 * 1024 * 1024  # 20 MB as Streamlit's maxUploadSize counts them
 
 
 class CorpusUnavailable(CorpusError, Unavailable):
     """Tiny Shakespeare is neither on this machine nor to be had from the network."""
-
-
-@dataclass(frozen=True, eq=False)
-class Corpus(Vocabulary):
-    """One tokenized text; ``ids`` are all its tokens in order, read-only and mapped from disk."""
-
-    id: str
-    title: str
-    sha256: str
-    characters: int
-    vocab_size: int
-    tokenizer_sha256: str
-    ids: NDArray[np.uint16]
-
-    @property
-    def tokens(self) -> int:
-        return len(self.ids)
-
-    @property
-    def train_ids(self) -> NDArray[np.uint16]:
-        """The first 90 % of the tokens."""
-        return self.ids[: _train_tokens(self.tokens)]
-
-    @property
-    def held_out_ids(self) -> NDArray[np.uint16]:
-        """The last 10 % of the tokens, never trained on."""
-        return self.ids[_train_tokens(self.tokens) :]
-
-    @property
-    def characters_per_token(self) -> float:
-        return self.characters / self.tokens
-
-    def windows(self, context_length: int) -> int:
-        """Return how many whole held-out windows there are; one needs ``context_length + 1`` tokens."""
-        return _windows(self.tokens, context_length)
 
 
 @contextmanager
@@ -123,9 +80,9 @@ def load(corpus_id: str = TINYSHAKESPEARE, vocab_size: int = 1024, context_lengt
     Raises CorpusError: when the id or a size is not allowed, or the text does not suffice for the sizes.
     Raises CorpusUnavailable: when Tiny Shakespeare cannot be had.
     """
-    _check_sizes(vocab_size, context_length)
+    check_sizes(vocab_size, context_length)
     title, data = _source(corpus_id)
-    return _tokenize(corpus_id, title, data, vocab_size, context_length)
+    return tokenized(corpus_id, title, data, vocab_size, context_length)
 
 
 @_disk_errors_in_a_sentence()
@@ -135,7 +92,7 @@ def add_upload(data: bytes, file_name: str, vocab_size: int = 1024, context_leng
     A byte-order mark is dropped, carriage returns stay. ``file_name`` is only ever a title, never a path.
     Raises CorpusError: when it is empty, above 20 MB, not UTF-8 text, or too small for the sizes asked.
     """
-    _check_sizes(vocab_size, context_length)
+    check_sizes(vocab_size, context_length)
     if len(data) > MAX_UPLOAD_BYTES:
         raise CorpusError(
             f"The file has {len(data):,} bytes: at most {MAX_UPLOAD_BYTES:,} (20 MB) are allowed."
@@ -154,11 +111,11 @@ def add_upload(data: bytes, file_name: str, vocab_size: int = 1024, context_leng
 
     corpus_id = f"upload-{hashlib.sha256(data).hexdigest()[:16]}"
     title = file_name[:80].encode(errors="replace").decode() or corpus_id
-    corpus = _tokenize(corpus_id, title, data, vocab_size, context_length)
+    corpus = tokenized(corpus_id, title, data, vocab_size, context_length)
     path = _upload_path(corpus_id)
     path.parent.mkdir(exist_ok=True)
-    _write(path.with_suffix(".json"), json.dumps({"title": title}).encode())
-    _write(path, data)  # last: a text is there once this file is
+    write(path.with_suffix(".json"), json.dumps({"title": title}).encode())
+    write(path, data)  # last: a text is there once this file is
     return corpus
 
 
@@ -166,13 +123,6 @@ def add_upload(data: bytes, file_name: str, vocab_size: int = 1024, context_leng
 def sha256_of(corpus_id: str) -> str:
     """Return the sha256 of a corpus' text without tokenizing it. Raises CorpusError: as ``load``."""
     return hashlib.sha256(_source(corpus_id)[1]).hexdigest()
-
-
-def shipped_vocabulary() -> Vocabulary:
-    """Return the tokenizer of Tiny Shakespeare, for which the text itself is not needed."""
-    if (tokenizer_json := _kept_tokenizer(_shipped_path(), SHIPPED_VOCAB_SIZE)) is None:
-        raise CorpusError(f"{_shipped_path()} is missing or damaged: the file that the lab ships is needed.")
-    return Vocabulary(tokenizer_json=tokenizer_json)
 
 
 def default_corpus_id() -> tuple[str, str | None]:
@@ -213,24 +163,6 @@ def listing() -> list[tuple[str, str]]:
     return [(i, title) for i, title in TITLES.items() if is_present(i)] + [(i, title) for title, i in titled]
 
 
-def _train_tokens(tokens: int) -> int:
-    return tokens * 9 // 10
-
-
-def _windows(tokens: int, context_length: int) -> int:
-    return max(0, tokens - _train_tokens(tokens) - 1) // context_length
-
-
-def _check_sizes(vocab_size: int, context_length: int) -> None:
-    if not MIN_VOCAB_SIZE <= vocab_size <= MAX_VOCAB_SIZE:
-        raise CorpusError(
-            f"The vocabulary size is {vocab_size}: {MIN_VOCAB_SIZE} (the single bytes, always needed) to "
-            f"{MAX_VOCAB_SIZE} are allowed."
-        )
-    if context_length < 1:
-        raise CorpusError(f"The context length is {context_length}: 1 or more is allowed.")
-
-
 # Where the texts come from.
 
 
@@ -250,7 +182,7 @@ def _tinyshakespeare_path() -> Path:
 def _tinyshakespeare() -> bytes:
     path = _tinyshakespeare_path()
     if not path.is_file():
-        with _alone(TINYSHAKESPEARE):
+        with alone(TINYSHAKESPEARE):
             if not path.is_file():  # another process may have fetched it while this one waited
                 _fetch(path)
     data = path.read_bytes()
@@ -322,84 +254,4 @@ def _upload_title(corpus_id: str) -> str:
         return corpus_id
 
 
-# From a text to its tokens, once.
-
-
-def _tokenize(corpus_id: str, title: str, data: bytes, vocab_size: int, context_length: int) -> Corpus:
-    """Return the corpus of ``data`` (UTF-8), from the cache what is sound there; a refusal keeps nothing."""
-    text, sha256 = data.decode(), hashlib.sha256(data).hexdigest()
-    stem = f"{sha256[:16]}-{vocab_size}"
-    with _alone(stem) as cache:
-        places = [tokenizer_path := cache / f"{stem}.tokenizer.json"]
-        if (sha256, vocab_size) == (TINYSHAKESPEARE_SHA256, SHIPPED_VOCAB_SIZE):
-            places.insert(0, _shipped_path())
-        kept = next(filter(None, (_kept_tokenizer(place, vocab_size) for place in places)), None)
-        tokenizer_json = kept or train(text, vocab_size)
-        tokenizer = parse(tokenizer_json)
-        tokenizer_sha256 = hashlib.sha256(tokenizer_json.encode()).hexdigest()
-
-        ids_path = cache / f"{stem}-{tokenizer_sha256[:8]}.npy"
-        mapped = _kept_ids(ids_path, tokenizer, len(data))
-        ids = encode(tokenizer, text) if mapped is None else mapped
-        if not _windows(len(ids), context_length):
-            raise CorpusError(
-                f"The text is too short: its {len(ids):,} tokens hold out no window of {context_length}; "
-                f"{10 * context_length + 1:,} or more tokens are needed."
-            )
-        if kept is None:
-            _write(tokenizer_path, tokenizer_json.encode())
-        if mapped is None:
-            _write(ids_path, ids)
-            ids = np.load(ids_path, mmap_mode="r")
-    return Corpus(
-        corpus_id, title, sha256, len(text), vocab_size, tokenizer_sha256, ids, tokenizer_json=tokenizer_json
-    )
-
-
-def _shipped_path() -> Path:
-    return paths.SHIPPED_DATA / "tokenizer-tinyshakespeare.json"
-
-
-def _kept_tokenizer(path: Path, vocab_size: int) -> str | None:
-    """Return the tokenizer at ``path`` if it is one of this size, else None: it is trained again."""
-    try:
-        tokenizer_json = path.read_text("utf-8")
-        return tokenizer_json if len(token_bytes(parse(tokenizer_json))) == vocab_size else None
-    except Exception:  # tokenizers raises no narrower class
-        return None
-
-
-def _kept_ids(path: Path, tokenizer: Tokenizer, size: int) -> NDArray[np.uint16] | None:
-    """Return the ids at ``path`` if they stand for exactly ``size`` bytes, else None: they are made again."""
-    try:
-        ids: NDArray[np.uint16] = np.load(path, mmap_mode="r")
-        lengths = np.array([len(token) for token in token_bytes(tokenizer)])
-        sound = ids.dtype == np.uint16 and ids.ndim == 1 and lengths[ids].sum() == size
-        return ids if sound else None
-    except (OSError, ValueError, EOFError, IndexError):
-        return None
-
-
 # The cache: files are written whole or not at all, by one process at a time.
-
-
-@contextmanager
-def _alone(name: str) -> Iterator[Path]:
-    """Yield the cache folder while no other process works on ``name``."""
-    cache = paths.DATA / "cache"
-    cache.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / f"{name}.lock"):
-        yield cache
-
-
-def _write(path: Path, content: bytes | NDArray[np.uint16]) -> None:
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            if isinstance(content, bytes):
-                file.write(content)
-            else:
-                np.save(file, content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
