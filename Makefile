@@ -10,7 +10,7 @@ lab: .venv/runtime
 # Side by side what can be, one thread each; two at a time what waits for processes; alone what takes times or
 # uses a browser, which keeps both cores of a small machine busy.
 test: .venv/dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/processes --ignore tests/alone -n logical --maxprocesses 4 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/processes --ignore tests/alone -n logical --maxprocesses 4
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest tests/processes -n 2 --dist worksteal
 	$(BIN)/python -m pytest tests/alone
 
@@ -21,7 +21,7 @@ test-full: .venv/dev
 # What a processor's own way of adding could decide, as one without AVX-512 computes it and as one without AVX.
 PROPERTIES := $(wildcard $(addprefix tests/test_,attention_statistics.py circuits_*.py kept_weights.py linear.py \
 	models.py positions.py probe_attention.py reference.py step.py training.py))
-ALIKE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PROPERTIES) -n logical --maxprocesses 4 --dist loadgroup
+ALIKE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PROPERTIES) -n logical --maxprocesses 4
 test-processors: .venv/dev
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 $(ALIKE)
 	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 $(ALIKE)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from engine.chapter import reference
@@ -22,16 +23,7 @@ settings.register_profile(
 settings.load_profile("lab")
 
 
-# What is trained or measured once for many tests: side by side, those go to one process, which makes it once.
-MADE_ONCE = {"weights", "trained", "document", "story", "measured"}
-
-
-@pytest.hookimpl(tryfirst=True)  # before the names of groups are read
 def pytest_collection_modifyitems(items):
-    for item in items:
-        for name in MADE_ONCE.intersection(item.fixturenames):
-            file = "" if name == "weights" else item.module.__name__
-            item.add_marker(pytest.mark.xdist_group(f"{file}{name}"))
     missing = pytest.mark.skip(reason="no Chromium here; CI fails without one")
     if CHROMIUM is None and not os.environ.get("CI"):
         for item in items:
@@ -105,11 +97,21 @@ def tiny_text():
 
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory):
-    """Checkpoints of two blocks and of one, trained for real on a small Winograd language."""
+    """Checkpoints of two blocks and of one, trained for real on a small Winograd language.
+
+    Once for all processes of a run that test side by side.
+    """
     from tests.winograd_models import train
 
-    folder = tmp_path_factory.mktemp("weights")
-    return {name: train(name, folder / f"{name}.safetensors") for name in ("two-blocks", "one-block")}
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    made = {name: folder / f"winograd-{name}.safetensors" for name in ("two-blocks", "one-block")}
+    with FileLock(folder / "winograd.lock"):
+        for name, path in made.items():
+            if not path.exists():
+                train(name, path)
+    return made
 
 
 @pytest.fixture
