@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from engine.chapter import reference
-from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN
+from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN, VARIANTS
 from engine.chapter.reference import Reference, ReferenceRow
-from engine.chapter.variants import VARIANTS, variant
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.runs import launch
@@ -321,7 +320,7 @@ def ladder_own_of(page):
 
 @pytest.mark.parametrize("name", LADDER.variants)
 def test_every_rung_is_nearest_to_itself(name):
-    assert ladder_own.nearest(variant(name).config) == (name, {})
+    assert ladder_own.nearest(VARIANTS[name].config) == (name, {})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from engine.chapter import reference
+from engine.chapter.language_variants import ONE_BLOCK, TWO_BLOCKS
 from engine.data.languages.winograd import ANSWER, TEMPLATE, Sentence, Winograd
 from engine.system.numbers import whole_number
 from lab import probes
@@ -17,7 +18,7 @@ from lab.settings import Settings, one_of
 from lab.words import plain
 
 MODULE = "engine.probes.winograd"
-MODELS = {"two-blocks": "Two blocks", "one-block": "One block"}
+MODELS = {made.id: made.short.capitalize() for made in (TWO_BLOCKS, ONE_BLOCK)}
 NAMES = ("model", "look", "x", "y", "a", "b")
 TYPED = "winograd.typed"
 
