@@ -97,7 +97,7 @@ def shown(known_id):
     return {"json": strict(cli("show", known_id, "--json")[1]), "text": text, "markdown": markdown}
 
 
-REFUSED = (
+REFUSED: tuple[list[str], ...] = (
     ["list", "--nothing"],
     ["show", "nothing"],
     ["show", "averages", "--json", "--markdown"],

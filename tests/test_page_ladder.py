@@ -91,8 +91,8 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text):
     assert len(table) == len(LADDER.variants)
     assert {row["yours"] for row in table.values()} == {":gray[–]"}
     assert [row["chapter"] for row in lines(page, "points of perplexity").values()] == [
-        ":gray[*≈ −14*]",
         ":gray[*≈ 9*]",
+        ":gray[*≈ −14*]",
         ":gray[*≈ −3*]",
         ":gray[*≈ −1.8*]",
     ]

@@ -37,7 +37,7 @@ class ChapterValue:
     printed: whether the digits stand in the chapter, or were inferred from its prose.
     where: the section; conditions: what was not printed and had to be settled.
     gap: why what is shipped lies outside, where it does.
-    label: of a difference, what it is taken between.
+    label: what it is called among other figures of the chapter, where its variant alone does not tell.
     """
 
     low: float

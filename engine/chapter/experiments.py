@@ -26,7 +26,9 @@ from engine.chapter.variant import Variant
 from engine.system.errors import InvalidInput
 from engine.system.numbers import whole_number
 
-__all__ = ["GAP", "IN_POINTS", "METRICS", "PERPLEXITY", "RESCUE", "TRAIN", "ChapterValue", "Experiment"]
+# What is defined elsewhere and read from here.
+__all__ = ["GAP", "IN_POINTS", "METRICS", "PERPLEXITY", "TRAIN", "ChapterValue", "Experiment"]
+__all__ += ["RESCUE", "SCALES", "SCALING", "SCALING_LONG", "SCALING_WIDE"]
 
 MAX_SEED = 2**63 - 1
 _QUICK = Budget(steps=100, batch_size=32, learning_rate=1e-2, evaluate_every=20, checkpoint_every=50)
@@ -209,8 +211,8 @@ POSITIONS = Experiment(
     },
     also=tuple(f"perplexity_{length}" for length in _LENGTHS[1:]),
     chapter={
-        (v.ALIBI.id, "perplexity_64"): _in_positions(44.95),
-        (v.ALIBI.id, "perplexity_256"): _in_positions(42.49),
+        (v.ALIBI.id, "perplexity_64"): _in_positions(44.95, label="at 64 tokens"),
+        (v.ALIBI.id, "perplexity_256"): _in_positions(42.49, label="at 256 tokens"),
     },
     weights=ids(*_SCHEMES),
     shows="a learned table and sinusoids lose far more beyond their window than RoPE and ALiBi",

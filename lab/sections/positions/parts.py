@@ -137,11 +137,9 @@ def beside_the_chapter(sweep: Sweep) -> list[tables.Line]:
     """The four columns of what the chapter prints."""
     return [
         tables.Line(
-            f"{dot(name)}{NBSP}{plain(variant(name).short)} at {figure.removeprefix('perplexity_')} tokens",
-            sweep.row(name, figure),
-            figure,
+            f"{dot(name)}{NBSP}{plain(variant(name).short)} {value.label}", sweep.row(name, figure), figure
         )
-        for name, figure in POSITIONS.chapter
+        for (name, figure), value in POSITIONS.chapter.items()
     ]
 
 
