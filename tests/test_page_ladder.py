@@ -130,7 +130,7 @@ def test_results_answer_the_guesses_and_give_each_part_its_worth(text):
     assert "You guessed *two blocks*. Best on held-out text is **a block with dropout 0.1**, 36.0" in words
     assert "The same head in place of the token costs 9.0 points" in words
     part = lines(page, "part")
-    assert list(part) == list(ladder_parts.PARTS.values())
+    assert list(part) == [rung.part for rung in ladder_parts.PARTS]
     assert part["learned weights"]["bought, yours"] == "**+14.6**"
     assert part["learned weights"]["parameters"] == "+49,152"
     assert part["learned weights"]["per 1,000"] == "+0.30"

@@ -89,7 +89,8 @@ def choose(settings: Settings, sweep: Sweep, choice: Choice) -> tuple[str, Looke
         st.session_state[settings.key("look")] = look = seeds[0]
         st.query_params["look"] = look
     pair = _pair(settings, choice.language) if choice.language else None
-    return variant, found.get(whole_number(look)), pair
+    seed = whole_number(look)
+    return variant, None if seed is None else found.get(seed), pair
 
 
 def _pair(settings: Settings, language: Winograd) -> Pair:
