@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import streamlit as st
 
 from engine.chapter import reference
-from engine.chapter.variants import variant
+from engine.chapter.experiments import experiment
 from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.runs.store import open_store
@@ -110,7 +110,7 @@ def weights(experiment_id: str, variant_id: str) -> tuple[Path, str] | None:
     """A trained model to look into and whose it is: the shipped one, else the newest of the reader's own."""
     if path := reference.weights(experiment_id, variant_id):
         return path, "shipped, seed 0"
-    return trained(variant(variant_id).config)
+    return trained(experiment(experiment_id).variant(variant_id).config)
 
 
 def trained(config: ModelConfig) -> tuple[Path, str] | None:
@@ -130,7 +130,7 @@ def order_blindness(experiment_id: str, variants: Sequence[str], first: str, sec
     with st.container(horizontal=True):
         for name in variants:
             with st.container(width=WIDTH):
-                st.markdown(f"{dot(name)} **{plain(variant(name).title)}**")
+                st.markdown(f"{dot(name)} **{plain(experiment(experiment_id).variant(name).title)}**")
                 found = weights(experiment_id, name)
                 if found is None:
                     st.markdown(

@@ -5,7 +5,7 @@ import random
 import streamlit as st
 
 from engine.chapter.experiments import AVERAGES
-from engine.chapter.variants import variant
+from engine.chapter.variants import AVERAGE, AVERAGE_ADDED, AVERAGE_POSITIONS, NO_CONTEXT
 from lab import probes
 from lab.bench import training
 from lab.bench.sweep import difference
@@ -27,7 +27,8 @@ PARAGRAPH = (
 
 def notice(rows: Rows) -> str:
     """What the four figures say, read off the reader's own."""
-    alone, replaced, placed, added = (rows[name] for name in AVERAGES.variants)
+    models = (NO_CONTEXT, AVERAGE, AVERAGE_POSITIONS, AVERAGE_ADDED)
+    alone, replaced, placed, added = (rows[made.id] for made in models)
     if alone.mean is None or replaced.mean is None:
         return "A model that diverged says nothing about averages. Train it again with another seed."
     said = [
@@ -120,7 +121,7 @@ def _dilution_chart(t: int) -> vega.Spec:
     }
     rows, ends = [], []
     for name, share in shares.items():
-        look = {"slot": style(name).slot, "name": variant(name).short}
+        look = {"slot": style(name).slot, "name": AVERAGES.variant(name).short}
         rows += [
             {**look, "t": at, "share": share[at - 1], "kind": "here" * (at == t)}
             for at in range(1, CONTEXT + 1)
@@ -151,7 +152,7 @@ frame.header(
     "and see what the average is worth and what it destroys.",
 )
 training.show(AVERAGES, settings, notice)
-frame.sources(AVERAGES.variants, "The code of the four models")
+frame.sources(AVERAGES.models, "The code of the four models")
 order()
 paragraph()
 dilution()

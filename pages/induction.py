@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SECTION = section("induction.py")
 NAMES = ("budget", "seeds", "repeat", "how", "of", "seed", "at", "period", "row", "left", "right", "heads")
-MODELS = {TWO: "Two layers", ONE: "One layer"}
+MODELS = {name: INDUCTION.variant(name).short.capitalize() for name in (TWO, ONE)}
 NOTHING = ":gray[Train the two models above first]"
 
 
@@ -257,7 +257,7 @@ settings.show_notices()
 guesses()
 sweep, refused = bench.asked((INDUCTION,), choice)
 training(choice, sweep, refused)
-frame.sources(INDUCTION.variants, "The code of the two models", INDUCTION.models)
+frame.sources(INDUCTION.models, "The code of the two models")
 subject = subject_of(sweep)
 formation(sweep, subject)
 ablation(subject)

@@ -256,7 +256,7 @@ new = own if own and ladder_own.nearest(own)[1] else None  # on no rung of the l
 wanted = ladder_own.specs(own, choice) if own and sweep.wanted else []
 joined = Sweep(LADDER, {**sweep.wanted, **{spec.digest: spec for spec in wanted}}, sweep.store)
 training(choice, joined, refused)
-frame.sources(LADDER.variants, f"The code of the {count(len(LADDER.variants))} rungs")
+frame.sources(LADDER.models, f"The code of the {count(len(LADDER.variants))} rungs")
 both = dropout(choice, sweep)
 sizes(new)
 linearity()

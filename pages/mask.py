@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 from engine.chapter.experiments import MASK
+from engine.chapter.variants import HEAD_ADDED, UNMASKED
 from engine.probes import masks
 from lab import probes
 from lab.bench import training
@@ -239,7 +240,7 @@ def leak_test() -> None:
         width=frame.MEASURE,
     )
     training.show(MASK, settings, notice, low=1.0)
-    frame.sources(MASK.variants, "The code of the two models")
+    frame.sources(MASK.models, "The code of the two models")
     st.subheader("What does the cheat write?", anchor=False)
     st.markdown(
         "Writing, no model has the answer before it: the next token does not exist yet.", width=frame.MEASURE
@@ -253,7 +254,7 @@ def leak_test() -> None:
 
 def notice(rows: Rows) -> str:
     """What the two figures say, read off the reader's own."""
-    honest, unmasked = (rows[name].mean for name in MASK.variants)
+    honest, unmasked = (rows[made.id].mean for made in (HEAD_ADDED, UNMASKED))
     if honest is None or unmasked is None:
         return "A model that diverged says nothing about the mask. Train it again with another seed."
     if unmasked >= honest:

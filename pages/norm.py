@@ -3,6 +3,7 @@
 import streamlit as st
 
 from engine.chapter.experiments import NORM_PLACEMENT
+from engine.chapter.variants import POST_NORM, POST_NORM_WARMUP, PRE_NORM, PRE_NORM_WARMUP
 from engine.runs.store import open_store
 from lab import probes
 from lab.bench import instruments, training
@@ -27,7 +28,8 @@ NARROW, WIDE = 464, 640  # px
 
 def notice(rows: Rows) -> str:
     """What the four figures say, read off the reader's own."""
-    pre, pre_warmed, post, post_warmed = (rows[name] for name in NORM_PLACEMENT.variants)
+    models = (PRE_NORM, PRE_NORM_WARMUP, POST_NORM, POST_NORM_WARMUP)
+    pre, pre_warmed, post, post_warmed = (rows[made.id] for made in models)
     said = []
     if post.mean is None:
         said.append("Post-norm without a warmup ended without a figure: it diverged.")
@@ -251,7 +253,7 @@ frame.header(
 )
 choice, sweep = training.show(NORM_PLACEMENT, settings, notice, alone=False)
 st.caption(budget_line(choice))
-frame.sources(("pre-norm", "post-norm"), "The code of the two, and what differs")
+frame.sources((PRE_NORM, POST_NORM), "The code of the two, and what differs")
 before(choice, which)
 during(sweep, NORM_PLACEMENT.budget(choice.budget).steps)
 training.watch(sweep, breaking(choice, Cut(over, warmup, rate)))

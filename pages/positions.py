@@ -6,7 +6,6 @@ from functools import cache
 import streamlit as st
 
 from engine.chapter.experiments import POSITIONS
-from engine.chapter.variants import variant
 from lab import probes as probing
 from lab.bench import tables
 from lab.bench import training as bench
@@ -35,7 +34,7 @@ def guesses() -> None:
                 st.pills(
                     question,
                     POSITIONS.variants,
-                    format_func=lambda name: plain(variant(name).short),
+                    format_func=lambda name: plain(POSITIONS.variant(name).short),
                     key=settings.key(name),
                 )
 
@@ -115,7 +114,7 @@ def needed(*schemes: str) -> Weights:
     """The trained models of these schemes, as many as there are, and a word to it where there are none."""
     found = {name: one for name, one in trained().items() if name in (schemes or POSITIONS.variants)}
     if not found:
-        which = f"of {plain(variant(schemes[0]).title)} " if schemes else ""
+        which = f"of {plain(POSITIONS.variant(schemes[0]).title)} " if schemes else ""
         st.markdown(f"No trained model {which}is shipped with this copy. Train the five above first.")
     return found
 
@@ -300,7 +299,7 @@ draw = settings.seed("draw", whole("draw", 0, 9_999), 0)
 choice = bench.choose(POSITIONS, settings)
 guesses()
 sweep = training(choice)
-frame.sources(POSITIONS.variants, "The code of the five schemes, and what each changes")
+frame.sources(POSITIONS.models, "The code of the five schemes, and what each changes")
 places()
 untrained_rows()
 diagonals(distance, head)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from engine.chapter.experiments import QKV
-from engine.chapter.variants import variant
+from engine.chapter.variants import AVERAGE_ADDED_POSITIONS, HEAD_ADDED, MATRIX, QUERY_KEY, RAW
 from engine.data import corpus
 from engine.models.config import ModelConfig
 from lab import probes
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 SECTION = section("qkv.py")
 SENTENCE = "the king loves the queen, and the queen loves the king"
-HEAD: ModelConfig = variant("head-added").config
+HEAD: ModelConfig = HEAD_ADDED.config
 
 
 def notice(rows: Rows) -> str:
     """What each part is worth, read off the reader's own figures."""
-    equal, matrix, raw, asked, head = (rows[name] for name in QKV.variants)
+    models = (AVERAGE_ADDED_POSITIONS, MATRIX, RAW, QUERY_KEY, HEAD_ADDED)
+    equal, matrix, raw, asked, head = (rows[made.id] for made in models)
     return "\n\n".join(
         (
             f"One matrix for every sentence {_against(matrix, equal)} equal weights: it can learn “four "
@@ -233,6 +234,6 @@ frame.header(
 )
 training.show(QKV, settings, notice)
 steps_of_one_field()
-frame.sources(QKV.variants, "The code of the five models")
+frame.sources(QKV.models, "The code of the five models")
 inside()
 frame.footer(SECTION)

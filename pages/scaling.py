@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
+from engine.chapter.definitions import ids
 from engine.chapter.experiments import RESCUE, SCALES, SCALING, SCALING_LONG, SCALING_WIDE, Experiment
 from engine.runs import launch
 from engine.runs.store import open_store
@@ -26,7 +27,7 @@ from lab.words import count, plain
 SECTION = section("scaling.py")
 MEASURED = "scaling.measured"
 WIDTHS_BY_ID = {row.id: row for row in WIDTHS}
-EXTRA = ("by-width-1024", "learned-scale-1024", "qk-norm-1024")
+EXTRA = tuple(made for made in SCALES.models if made.id not in SCALING.variants)
 
 
 def guesses() -> None:
@@ -111,7 +112,7 @@ def rescue(sweep: Sweep) -> Sweep | None:
         st.selectbox(
             "Collapsed head",
             list(runs),
-            format_func=scaling_rescue.titled,
+            format_func=lambda name: scaling_rescue.titled(runs[name]),
             key=key,
             width=220,
         )
@@ -258,7 +259,7 @@ def other_scales(choice: Choice) -> Sweep:
         st.caption(" ".join(bench.general_remarks(SCALES, sweep.rows(), choice)))
 
     labels, panels = parts.SCALES_LABELS, parts.SCALES_PANELS
-    return beside(SCALES, choice, EXTRA, "scales", labels, panels, results)
+    return beside(SCALES, choice, ids(*EXTRA), "scales", labels, panels, results)
 
 
 settings = Settings(
@@ -279,9 +280,7 @@ widest = settings.seed("widest", probe.listed("widest", probe.WIDTHS[1:]), 1024)
 choice = bench.choose(SCALING, settings)
 guesses()
 sweeps = [training(choice, WIDTHS_BY_ID[width])]
-frame.sources(
-    ("divided-1024", "undivided-1024", *EXTRA), "The code of the head, and what each variant changes"
-)
+frame.sources(SCALES.models, "The code of the head, and what each variant changes")
 fork = rescue(sweeps[0])
 sweeps.append(as_wide(choice))
 random_vectors(pairs, widest)

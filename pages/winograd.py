@@ -3,7 +3,6 @@
 import streamlit as st
 
 from engine.chapter.language_experiments import WINOGRAD_CLOSED
-from engine.chapter.language_variants import WINOGRAD
 from engine.data.languages.winograd import DECISION, FIRST
 from lab.bench import instruments
 from lab.bench import training as bench
@@ -132,7 +131,7 @@ settings.show_notices()
 inside = Inside(settings, choice, variant, looked, pair, palette.current())
 guesses()
 training(sweep, refused)
-frame.sources(tuple(WINOGRAD), "The code of the four models", WINOGRAD)
+frame.sources(WINOGRAD_CLOSED.models, "The code of the four models")
 sections.block_one(inside, two_sentences())
 circuit = sections.cut(inside)
 sections.cut_any(inside)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.chapter.budget import Budget
-from engine.chapter.variants import VARIANTS
+from engine.chapter.experiments import VARIANTS
 from engine.models.config import Connection, ModelConfig
 from engine.models.mixers import ATTENTION, CausalSelfAttention
 from engine.models.transformer import Transformer

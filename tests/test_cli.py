@@ -19,6 +19,7 @@ from engine.chapter.experiments import AVERAGES, EXPERIMENTS
 from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.chapter.measurements import MEASUREMENTS, VARIANCE, Measurement
 from engine.chapter.reference import Reference, ReferenceRow
+from engine.chapter.variants import AVERAGE, AVERAGE_ADDED, NO_CONTEXT
 from engine.data import corpus
 from engine.data.languages import shelf
 from engine.data.languages.winograd import CLOSED
@@ -540,15 +541,15 @@ def story(tmp_path_factory, tiny_text):
         device.describe.cache_clear()
         text = corpus.add_upload(tiny_text, "tiny.txt", context_length=16)
         patch.setattr(commands, "corpus", SimpleNamespace(TINYSHAKESPEARE=text.id))
-        patch.setattr(reference, "WEIGHTS", {})
         tiny = replace(
             AVERAGES,
-            variants=("no-context", "average"),
+            models=(NO_CONTEXT, AVERAGE),
+            weights=(),
             chapter={},
             budgets={"quick": TINY, "chapter": TINY},
             seeds=(SEED,),
         )
-        only(patch, replace(tiny, variants=("no-context", "average-added")))
+        only(patch, replace(tiny, models=(NO_CONTEXT, AVERAGE_ADDED)))
         wanted = commands.specs
 
         def absurd(*arguments):
@@ -646,7 +647,8 @@ def test_a_language_is_trained_in_earnest_and_its_reference_is_shown(home, no_re
         monkeypatch,
         replace(
             WINOGRAD_CLOSED,
-            variants=names,
+            models=tuple(map(WINOGRAD_CLOSED.variant, names)),
+            weights=("one-block",),
             chapter={key: value for key, value in WINOGRAD_CLOSED.chapter.items() if key[0] in names},
             budgets={"quick": tiny, "chapter": tiny},
             own_budgets={},

@@ -15,11 +15,11 @@ from engine.chapter.experiments import (
     MAX_SEED,
     METRICS,
     RESCUE,
+    VARIANTS,
     ChapterValue,
     experiment,
     parse_seeds,
 )
-from engine.chapter.variants import VARIANTS
 from engine.data.languages import shelf
 from engine.data.languages.winograd import CLOSED
 from engine.models.config import ModelConfig
@@ -268,8 +268,7 @@ def test_an_experiment_is_complete(name):
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name)
     assert shown.question.endswith("?")
     assert shown.variants
-    assert set(shown.variants) <= set(shown.models)
-    assert (shown.models is VARIANTS) == (shown.language == "")
+    assert set(shown.weights) <= set(shown.variants)
     assert len(set(shown.variants)) == len(shown.variants)
     assert set(shown.budgets) == {"quick", "chapter"}
     assert {name for _, name in shown.own_budgets} <= set(shown.variants)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.chapter.budget import Budget
-from engine.chapter.variants import VARIANTS
+from engine.chapter.experiments import VARIANTS
 from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer

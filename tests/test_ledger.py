@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from engine.chapter.variants import VARIANTS
+from engine.chapter.experiments import VARIANTS
 from engine.models import ledger
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer, parameter_count

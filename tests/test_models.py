@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import nn
 
-from engine.chapter.variants import VARIANTS
+from engine.chapter.experiments import VARIANTS
 from engine.models.block import CONNECTIONS, Block, FeedForward
 from engine.models.config import (
     MAX_DROPOUT,

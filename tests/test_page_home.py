@@ -6,8 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.chapter import reference
-from engine.chapter.experiments import AVERAGES
-from engine.chapter.variants import VARIANTS
+from engine.chapter.experiments import AVERAGES, VARIANTS
 from engine.data import corpus
 from engine.runs import dispatcher, estimates
 from engine.runs.store import Store

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from engine.chapter import reference
-from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN
+from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN, VARIANTS
 from engine.chapter.reference import Reference, ReferenceRow
-from engine.chapter.variants import VARIANTS, variant
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.runs import launch
@@ -92,8 +91,8 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text):
     assert len(table) == len(LADDER.variants)
     assert {row["yours"] for row in table.values()} == {":gray[–]"}
     assert [row["chapter"] for row in lines(page, "points of perplexity").values()] == [
-        ":gray[*≈ −14*]",
         ":gray[*≈ 9*]",
+        ":gray[*≈ −14*]",
         ":gray[*≈ −3*]",
         ":gray[*≈ −1.8*]",
     ]
@@ -127,18 +126,18 @@ def test_results_answer_the_guesses_and_give_each_part_its_worth(text):
     measure(text, seeds=(0, 1))
     page = opened(budget="chapter", seeds="0,1", buys="four-heads", best="two-blocks")
     words = said(page)
-    assert "You guessed *four heads*. Most is bought by **learned weights for equal ones**: 14.6" in words
+    assert "You guessed *four heads*. Most is bought by **learned weights**: 14.6" in words
     assert "You guessed *two blocks*. Best on held-out text is **a block with dropout 0.1**, 36.0" in words
     assert "The same head in place of the token costs 9.0 points" in words
     part = lines(page, "part")
-    assert list(part) == list(ladder_parts.PARTS.values())
-    assert part["learned weights for equal ones"]["bought, yours"] == "**+14.6**"
-    assert part["learned weights for equal ones"]["parameters"] == "+49,152"
-    assert part["learned weights for equal ones"]["per 1,000"] == "+0.30"
+    assert list(part) == [rung.part for rung in ladder_parts.PARTS]
+    assert part["learned weights"]["bought, yours"] == "**+14.6**"
+    assert part["learned weights"]["parameters"] == "+49,152"
+    assert part["learned weights"]["per 1,000"] == "+0.30"
     assert part["the token replaced, not added to"]["bought, yours"] == "**−9.0**"
     assert part["W_O"]["parameters"] == "+16,512"
     assert part["W_O"]["per 1,000"] == "+0.061"
-    assert (part["four heads for one"]["parameters"], part["four heads for one"]["per 1,000"]) == (
+    assert (part["four heads"]["parameters"], part["four heads"]["per 1,000"]) == (
         "0",
         ":gray[–]",
     )
@@ -208,7 +207,7 @@ def test_a_shipped_reference_stands_in_every_table(text, no_reference):
     part = lines(page, "part")
     assert part["W_O"]["reference"] == "+1.0 :gray[± 0.0]"
     assert part["W_O"]["per 1,000"] == ":gray[+0.061]"
-    assert part["learned weights for equal ones"]["reference"].startswith("+14.6")
+    assert part["learned weights"]["reference"].startswith("+14.6")
     gap = lines(page, "points of perplexity")["one head, beside the added average"]
     assert gap["reference"].startswith("−14.1")
     assert lines(page, "on its own text")["two blocks"]["reference"].startswith("14.5")
@@ -321,7 +320,7 @@ def ladder_own_of(page):
 
 @pytest.mark.parametrize("name", LADDER.variants)
 def test_every_rung_is_nearest_to_itself(name):
-    assert ladder_own.nearest(variant(name).config) == (name, {})
+    assert ladder_own.nearest(VARIANTS[name].config) == (name, {})
 
 
 @pytest.mark.parametrize(

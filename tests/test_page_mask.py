@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 
-from engine.chapter.experiments import MASK
-from engine.chapter.variants import variant
+from engine.chapter.experiments import MASK, VARIANTS
 from engine.models.transformer import Transformer
 from engine.runs import launch
 from engine.runs.store import Store
@@ -268,7 +267,7 @@ def trained(text, names=MASK.variants):
         folder = store.directory(run.id)
         folder.mkdir()
         torch.manual_seed(0)
-        config = replace(variant(run.spec.variant).config, max_positions=16, d_model=32)
+        config = replace(VARIANTS[run.spec.variant].config, max_positions=16, d_model=32)
         header = {"config": config.to_dict(), "step": 100}
         checkpoint.save(
             folder / "checkpoint.safetensors", checkpoint.model_tensors(Transformer(config)), header

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from engine.chapter import reference
-from engine.chapter.experiments import POSITIONS
+from engine.chapter.experiments import POSITIONS, VARIANTS
 from engine.chapter.reference import Reference, ReferenceRow
-from engine.chapter.variants import variant
 from engine.runs import launch
 from engine.runs.store import Store
 from engine.system import files
@@ -105,7 +104,7 @@ def test_a_running_sweep_shows_curves_and_no_figure_over_lengths_yet(text):
     assert "Running: step 600 of" in said(page)
     curves, lengths = charts(page)[:2]
     mean = [row for row in curves["curves"] if row["kind"] == "mean"]
-    assert {row["name"] for row in mean} == {variant(name).short for name in POSITIONS.variants}
+    assert {row["name"] for row in mean} == {VARIANTS[name].short for name in POSITIONS.variants}
     assert max(row["step"] for row in mean) == 600
     assert curves["done"] == [{"from": 0, "to": 600.0}]
     assert lengths["curves"] == [{"kind": ""}]

@@ -10,8 +10,7 @@ import pyarrow
 import pytest
 import torch
 
-from engine.chapter.experiments import QKV
-from engine.chapter.variants import variant
+from engine.chapter.experiments import QKV, VARIANTS
 from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.runs import dispatcher, launch
@@ -42,7 +41,7 @@ def trained(tmp_path, text, monkeypatch):
     """Weights that differ from the untrained head's, as if they were shipped."""
     torch.manual_seed(7)
     path = tmp_path / "head-added.safetensors"
-    config = variant("head-added").config
+    config = VARIANTS["head-added"].config
     checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), {"config": config.to_dict()})
     monkeypatch.setattr(probes, "weights", lambda *_: (path, "shipped, seed 0"))
     return path
@@ -89,7 +88,7 @@ def test_an_open_page_asks_and_has_loaded_no_head(text, monkeypatch):
     assert page.caption[0].value == "3 of 14 · The score"
     assert page.button(key="qkv.train").label == "Train five models"
     assert [row["model"].split("\u00a0")[1] for row in cells(page)] == [
-        plain(variant(name).title) for name in QKV.variants
+        plain(VARIANTS[name].title) for name in QKV.variants
     ]
     assert "Each model is one field away from its parent." in said(page)
     assert not drawn(page)
@@ -102,13 +101,13 @@ def cells(page):
 
 def test_the_words_about_the_ladder_are_true():
     """Each rung differs from its parent in the mixer alone, and so does the head from W_Q and W_K."""
-    pairs = [(variant(name).parent, name) for name in QKV.variants[1:]] + [("query-key", "head-added")]
+    pairs = [(VARIANTS[name].parent, name) for name in QKV.variants[1:]] + [("query-key", "head-added")]
     assert [parent for parent, _ in pairs] == ["average-added-positions"] * 2 + ["raw"] + [
         "average-added-positions",
         "query-key",
     ]
     for parent, name in pairs:
-        before, after = (dataclasses.asdict(variant(one).config) for one in (parent, name))
+        before, after = (dataclasses.asdict(VARIANTS[one].config) for one in (parent, name))
         assert {field for field in before if before[field] != after[field]} == {"mixer"}
 
 

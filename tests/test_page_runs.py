@@ -7,8 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.chapter.budget import Budget
-from engine.chapter.experiments import AVERAGES, EXPERIMENTS
-from engine.chapter.variants import VARIANTS
+from engine.chapter.experiments import AVERAGES, EXPERIMENTS, VARIANTS
 from engine.data import corpus
 from engine.runs import dispatcher
 from engine.runs.spec import RunSpec

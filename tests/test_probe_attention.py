@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from engine.chapter.variants import variant
+from engine.chapter.experiments import VARIANTS
 from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.probes import attention, live
 from engine.training import checkpoint
 
 SENTENCE = "the king loves the queen, and the queen loves the king"
-HEAD = variant("head-added").config
+HEAD = VARIANTS["head-added"].config
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_several_layers_and_heads_without_and_with_a_mask(one_thread):
     assert [layer.weights.shape for layer in layers] == [(4, 14, 14)] * 2
     assert layers[0].values.shape == (4, 14, 32)
     assert not np.allclose(layers[0].x, layers[1].x)
-    (open_,) = attention.capture(variant("unmasked").config, SENTENCE)
+    (open_,) = attention.capture(VARIANTS["unmasked"].config, SENTENCE)
     assert not open_.masked.any()
     assert (open_.weights > 0).all()
 
@@ -109,7 +109,7 @@ def test_raw_scores_point_at_the_token_itself_and_are_mutual(one_thread):
     assert found.mirror_score > 1
     assert 0.4 < found.asymmetry_score < 0.8
     assert -1 <= found.likeness < 0.99
-    (raw,) = attention.capture(variant("raw").config, SENTENCE)
+    (raw,) = attention.capture(VARIANTS["raw"].config, SENTENCE)
     same = attention.steps(raw)
     assert same.own_score == 13
     assert same.asymmetry_score < 1e-6
@@ -151,7 +151,7 @@ def test_one_or_two_tokens_have_no_pairs_to_compare(text, one_thread):
     [
         (HEAD, "  ", "The text has 0 tokens; allowed: 1 to 128."),
         (HEAD, "word " * 200, "allowed: 1 to 128."),
-        (variant("average").config, SENTENCE, "mixer 'average' has no queries and keys"),
+        (VARIANTS["average"].config, SENTENCE, "mixer 'average' has no queries and keys"),
     ],
 )
 def test_what_cannot_be_looked_into_is_said(source, text, complaint, one_thread):

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from engine.chapter.variants import variant
+from engine.chapter.experiments import VARIANTS
 from engine.models.transformer import Transformer
 from engine.probes import block, samples
 from engine.training import checkpoint
 
-CONFIG = variant("block").config
+CONFIG = VARIANTS["block"].config
 
 
 @pytest.fixture(scope="module", autouse=True)

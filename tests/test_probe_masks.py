@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.chapter.variants import variant
+from engine.chapter.experiments import VARIANTS
 from engine.data import corpus
 from engine.models.mixers import UniformAverage, causal_softmax
 from engine.models.transformer import Transformer
@@ -148,7 +148,7 @@ def models(tmp_path, tiny_corpus, one_thread):
     found = {}
     for name in ("head-added", "unmasked"):
         torch.manual_seed(0)
-        config = replace(variant(name).config, max_positions=16, d_model=32)
+        config = replace(VARIANTS[name].config, max_positions=16, d_model=32)
         model = Transformer(config)
         found[name] = tmp_path / name
         header = {"config": config.to_dict(), "step": 0}

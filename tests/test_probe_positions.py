@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.chapter.experiments import POSITIONS
-from engine.chapter.variants import variant
+from engine.chapter.experiments import POSITIONS, VARIANTS
 from engine.data import corpus
 from engine.models.positions import RotaryPositions
 from engine.models.transformer import Transformer
@@ -31,7 +30,7 @@ def one_thread():
 
 def small(scheme, **more):
     """A small model of that scheme, not trained."""
-    return live.untrained(replace(variant(scheme).config, **SMALL, **more))
+    return live.untrained(replace(VARIANTS[scheme].config, **SMALL, **more))
 
 
 def text(tokens, seed=0):
@@ -42,7 +41,7 @@ def weights_of(tmp_path, scheme, seed=0):
     """A checkpoint of an untrained model of the page's size, in a folder as a run's."""
     folder = tmp_path / f"{scheme}-{seed}"
     folder.mkdir()
-    config = variant(scheme).config
+    config = VARIANTS[scheme].config
     torch.manual_seed(seed)
     path = folder / "checkpoint.safetensors"
     checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), {"config": config.to_dict()})

@@ -168,9 +168,9 @@ def test_positions_help_the_replaced_average_in_every_paired_seed():
     assert statistics.fmean(gains) == pytest.approx(2.14, abs=1.5)
 
 
-@pytest.mark.parametrize("name", sorted(set(reference.WEIGHTS) & set(SHIPPED)))
+@pytest.mark.parametrize("name", [name for name in SHIPPED if EXPERIMENTS[name].weights])
 def test_shipped_weights_load_into_their_variant_without_optimiser_state(name):
-    for variant_id in reference.WEIGHTS[name]:
+    for variant_id in EXPERIMENTS[name].weights:
         path = reference.weights(name, variant_id)
         assert path is not None
         tensors, header = checkpoint.load(path)
@@ -180,8 +180,8 @@ def test_shipped_weights_load_into_their_variant_without_optimiser_state(name):
         assert model.config == EXPERIMENTS[name].variant(variant_id).config
 
 
-OF_A_TEXT = [name for name in SHIPPED if name in reference.WEIGHTS and not EXPERIMENTS[name].language]
-OF_A_LANGUAGE = [name for name in SHIPPED if name in reference.WEIGHTS and EXPERIMENTS[name].language]
+OF_A_TEXT = [name for name in SHIPPED if EXPERIMENTS[name].weights and not EXPERIMENTS[name].language]
+OF_A_LANGUAGE = [name for name in SHIPPED if EXPERIMENTS[name].weights and EXPERIMENTS[name].language]
 
 
 @pytest.mark.parametrize("name", OF_A_LANGUAGE)
@@ -189,7 +189,7 @@ def test_shipped_models_of_a_language_answer_as_they_did(one_thread, name):
     """In float16 as they are."""
     seed = EXPERIMENTS[name].seeds[0]
     task = task_of_language(shelf.load(EXPERIMENTS[name].language), seed)
-    for variant_id in reference.WEIGHTS[name]:
+    for variant_id in EXPERIMENTS[name].weights:
         model, _ = checkpoint.load_model(reference.weights(name, variant_id))
         found = task.evaluate(model, lambda: False)["accuracy"]
         shipped = SHIPPED[name].rows[variant_id].measured[str(seed)]["accuracy"]
@@ -209,7 +209,7 @@ def test_shipped_weights_are_worth_what_is_shipped(one_thread, name):
     """In float16 as they are."""
     if not corpus.is_present(TINYSHAKESPEARE):
         pytest.skip("Tiny Shakespeare is not here")
-    variant_id = reference.WEIGHTS[name][0]
+    variant_id = EXPERIMENTS[name].weights[0]
     model, _ = checkpoint.load_model(reference.weights(name, variant_id))
     context_length = EXPERIMENTS[name].budget("chapter", variant_id).context_length
     ids = torch.from_numpy(corpus.load(TINYSHAKESPEARE).held_out_ids.astype("int64"))

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from engine.chapter.budget import Budget
-from engine.chapter.experiments import AVERAGES, RESCUE
-from engine.chapter.variants import variant
+from engine.chapter.experiments import AVERAGES, RESCUE, VARIANTS
+from engine.chapter.variants import UNDIVIDED
 from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.runs import launch, trainer
@@ -23,7 +23,7 @@ BUDGET = Budget(steps=20, batch_size=2, context_length=16, learning_rate=1e-2)
 @pytest.fixture
 def collapsed(tiny_corpus, one_thread):
     """A tiny undivided head, trained to its end as run 1. Returns its spec."""
-    config = replace(variant("undivided-1024").config, d_model=16, d_head=64, max_positions=16)
+    config = replace(VARIANTS["undivided-1024"].config, d_model=16, d_head=64, max_positions=16)
     spec = RunSpec(
         experiment="scaling-training",
         variant="undivided-1024",
@@ -84,7 +84,7 @@ def test_specs_from_before_load_and_keep_their_digests():
         experiment=AVERAGES.id,
         variant="average",
         budget_name="chapter",
-        config=variant("average").config,
+        config=VARIANTS["average"].config,
         budget=AVERAGES.budget("chapter"),
         corpus="tinyshakespeare",
         corpus_sha256=corpus.TINYSHAKESPEARE_SHA256,
@@ -130,5 +130,5 @@ def test_a_resumed_fork_goes_on_from_its_own_checkpoint(collapsed):
 
 def test_the_variants_that_can_be_rescued_are_all_divided_ones():
     assert "divided-1024" in RESCUE.variants
-    assert all(f"un{name}" and variant(f"un{name}").parent == name for name in RESCUE.variants)
+    assert all(UNDIVIDED[name].parent == name for name in RESCUE.variants)
     assert {field.name for field in fields(RunSpec)} >= {"start_from", "seed"}

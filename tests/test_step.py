@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.chapter.budget import Budget
-from engine.chapter.variants import variant
+from engine.chapter.experiments import VARIANTS
 from engine.models.linear import by_torch_alone
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
@@ -15,7 +15,7 @@ from engine.training.loop import Training
 from engine.training.tasks import TextTask
 
 IDS = torch.randint(96, (3000,), generator=torch.Generator().manual_seed(5))
-BLOCK = replace(variant("block").config, vocab_size=96, d_model=32, d_ff=64, max_positions=64)
+BLOCK = replace(VARIANTS["block"].config, vocab_size=96, d_model=32, d_ff=64, max_positions=64)
 BUDGET = Budget(steps=20, batch_size=16, context_length=64)
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.chapter.budget import Budget
-from engine.chapter.variants import VARIANTS
+from engine.chapter.experiments import VARIANTS
 from engine.runs import dispatcher as dispatching
 from engine.runs.dispatcher import AlreadyRunning, Dispatcher, verdict
 from engine.runs.spec import RunSpec

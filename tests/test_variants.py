@@ -5,13 +5,13 @@ import importlib
 import inspect
 import re
 import textwrap
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
-from engine.chapter.experiments import EXPERIMENTS
-from engine.chapter.language_variants import INDUCTION, WINOGRAD
-from engine.chapter.variants import VARIANTS, variant
+from engine.chapter import experiments, language_variants, variants
+from engine.chapter.experiments import EXPERIMENTS, VARIANTS
+from engine.chapter.variant import Variant
 from engine.models import block, mixers, positions
 from engine.models.config import ModelConfig
 
@@ -34,6 +34,9 @@ PRINTED = {
     "winograd-open": {"average", "one-block", "two-blocks"},
     "winograd-closed": {"average", "one-block", "two-blocks"},
 }
+WINOGRAD, INDUCTION = (
+    {made.id: made for made in shown.models} for shown in (experiments.WINOGRAD_CLOSED, experiments.INDUCTION)
+)
 TABLES = {"text": VARIANTS, "winograd": WINOGRAD, "induction": INDUCTION}
 ALL = [pytest.param(made, id=f"{name}:{key}") for name, rows in TABLES.items() for key, made in rows.items()]
 
@@ -126,11 +129,16 @@ def test_the_variants_of_an_experiment_have_names_of_their_own(name):
     assert len({made.title for made in shown}) == len({made.short for made in shown}) == len(shown)
 
 
-@pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
-def test_no_variant_is_left_over(rows):
-    tables = [shown for shown in EXPERIMENTS.values() if shown.models is rows]
-    used = {variant_id for shown in tables for variant_id in shown.variants}
-    assert set(rows) == used | {made.parent for made in rows.values() if made.parent}
+def test_no_variant_that_has_a_name_is_left_over():
+    for module in (variants, language_variants):
+        named = [made for made in vars(module).values() if isinstance(made, Variant)]
+        assert {made.id for made in named} <= {key for rows in TABLES.values() for key in rows}
+    assert {made.id for made in variants.UNDIVIDED.values()} <= set(VARIANTS)
+
+
+def test_an_id_means_one_model_of_the_text():
+    for shown in EXPERIMENTS.values():
+        assert shown.language or all(VARIANTS[made.id] is made for made in shown.models)
 
 
 def defined_in(module):
@@ -146,6 +154,18 @@ def test_every_part_of_a_model_is_short_enough_to_print(kind):
 
 
 def test_an_unknown_variant_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match=r"^no variant 'Average'; there are: no-context, average, .*\.$"):
-        variant("Average")
-    assert variant("average") is VARIANTS["average"]
+    averages = EXPERIMENTS["averages"]
+    with pytest.raises(
+        ValueError, match=r"^no variant 'block' in averages; there are: no-context, average, "
+    ):
+        averages.variant("block")
+    assert averages.variant("average") is VARIANTS["average"]
+    assert experiments.WINOGRAD_OPEN.variant("average") is not VARIANTS["average"]
+
+
+def test_what_a_variant_is_called_is_derived_where_nothing_is_said():
+    made = variants.BLOCK.then("eight-heads", {"n_head": 8}, title="eight heads", claim="More answers.")
+    assert (made.short, made.part, made.spoken) == ("eight heads",) * 3
+    assert (made.parent, made.source) == ("block", "mixers.CausalSelfAttention")
+    assert made.config == replace(variants.BLOCK.config, n_head=8)
+    assert made.lineage[0] is variants.NO_CONTEXT

@@ -7,7 +7,7 @@ from itertools import permutations
 import torch
 import torch.nn.functional as F
 
-from engine.chapter.language_variants import WINOGRAD
+from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.data.languages.winograd import ANSWER, DECISION, Winograd
 from engine.models.transformer import Transformer
 from engine.runs import launch
@@ -29,7 +29,8 @@ def train(variant, path, language=SMALL):
 
     Held-out pairs are trained on too: so few words teach no rule, and what is tested here is the looking.
     """
-    config = replace(WINOGRAD[variant].config, vocab_size=len(language.words), d_model=32, d_ff=64)
+    chapters = WINOGRAD_CLOSED.variant(variant).config
+    config = replace(chapters, vocab_size=len(language.words), d_model=32, d_ff=64)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # two on a busy machine wait for each other
     torch.manual_seed(SEED)

@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.benchmarks import check_whole, count, table
 from engine.chapter.budget import Budget
-from engine.chapter.variants import variant
+from engine.chapter.variants import BLOCK
 from engine.data import corpus
 from engine.runs.dispatcher import TICK_SECONDS, Dispatcher
 from engine.runs.local import Engine, LocalEngine
@@ -101,15 +101,14 @@ def specs(runs: int, steps: int) -> list[RunSpec]:
     Raises ValueError: when there may not be so many steps.
     """
     budget = Budget(steps=steps, evaluate_every=steps, checkpoint_every=steps, evaluate_early=False)
-    block = variant("block")
-    corpus.load(TEXT, block.config.vocab_size, budget.context_length)  # tokenized here, not while timed
+    corpus.load(TEXT, BLOCK.config.vocab_size, budget.context_length)  # tokenized here, not while timed
     sha256 = corpus.sha256_of(TEXT)
     return [
         RunSpec(
             experiment="bench",
-            variant=block.id,
+            variant=BLOCK.id,
             budget_name="bench",
-            config=block.config,
+            config=BLOCK.config,
             budget=budget,
             corpus=TEXT,
             corpus_sha256=sha256,

@@ -52,7 +52,7 @@ from engine.benchmarks.steps import (
     plain_step,
 )
 from engine.chapter.budget import Precision
-from engine.chapter.variants import variant
+from engine.chapter.variants import BLOCK
 from engine.models.config import MAX_LAYERS
 from engine.system import device
 from engine.system.cores import usable_cores
@@ -86,13 +86,12 @@ def bench(
     refusal = bfloat16_refusal(here.kind)
     dtypes: tuple[Precision, ...] = ("float32",) if refusal else ("float32", "bfloat16")
     rows, gemm = list[dict[str, Any]](), list[dict[str, Any]]()
-    block = variant("block").config
     drawn = torch.Generator().manual_seed(SEED)
-    ids = torch.randint(block.vocab_size, (TEXT_TOKENS,), generator=drawn)
+    ids = torch.randint(BLOCK.config.vocab_size, (TEXT_TOKENS,), generator=drawn)
     with _threads(threads), redirect_stdout(sys.stderr):  # what a peer prints is not part of the document
         code = None if peer is None else load_peer(peer)
         for n_layer in layers:
-            config = replace(block, n_layer=n_layer)
+            config = replace(BLOCK.config, n_layer=n_layer)
             task = Task(config=config, batch_size=batch_size, ids=ids, device=here.kind)
             candidates = _candidates(task, dtypes, rounds, code, compile_plain=compile_plain)
             products = [Candidate("gemm", dtype, products_step(task, dtype)) for dtype in dtypes]

@@ -86,3 +86,6 @@ class Budget:
         unused = (("warmup_steps", 0), ("also_at", ()), ("precision", "float32"))
         chosen = self.to_dict().items()
         return {name: value for name, value in chosen if name not in watched and (name, value) not in unused}
+
+
+CHAPTER_BUDGET = Budget(steps=3000)  # what the chapter trains on where it says nothing else

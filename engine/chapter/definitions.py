@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from engine.chapter.budget import Budget, BudgetName
-from engine.chapter.variants import VARIANTS, Variant
+from engine.chapter.variant import Variant
 from engine.system.errors import InvalidInput
 
 PERPLEXITY, GAP, TRAIN = "validation_perplexity", "perplexity_gap", "train_perplexity"
@@ -37,6 +37,7 @@ class ChapterValue:
     printed: whether the digits stand in the chapter, or were inferred from its prose.
     where: the section; conditions: what was not printed and had to be settled.
     gap: why what is shipped lies outside, where it does.
+    label: what it is called among other figures of the chapter, where its variant alone does not tell.
     """
 
     low: float
@@ -46,6 +47,7 @@ class ChapterValue:
     where: str
     conditions: str = ""
     gap: str = ""
+    label: str = ""
 
     def allows(self, figure: float) -> bool:
         """Whether that counts as reproduced."""
@@ -58,36 +60,79 @@ class ChapterValue:
         return (self.low + self.high) / 2
 
 
+def printed(
+    value: float, *, where: str, tolerance: float = 0.03, conditions: str = "", gap: str = "", label: str = ""
+) -> ChapterValue:
+    """A figure whose digits stand in the chapter."""
+    return ChapterValue(
+        low=value,
+        high=value,
+        tolerance=tolerance,
+        printed=True,
+        where=where,
+        conditions=conditions,
+        gap=gap,
+        label=label,
+    )
+
+
+def inferred(
+    low: float,
+    high: float | None = None,
+    *,
+    where: str,
+    conditions: str,
+    tolerance: float = 0.03,
+    label: str = "",
+) -> ChapterValue:
+    """A figure that follows from the chapter's prose, and how; a range where its words leave one."""
+    return ChapterValue(
+        low=low,
+        high=low if high is None else high,
+        tolerance=tolerance,
+        printed=False,
+        where=where,
+        conditions=conditions,
+        label=label,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One table of the chapter, on a text that the reader chooses or on a language of its own.
 
+    models: what is trained, in the order of its rows; ids are their own within one experiment only.
     shows, hides: which of its claims the quick budget already shows, and which it cannot.
     chapter: the chapter's figures by (variant, metric).
     also: metrics that are told of every variant beside its own, though the chapter prints none of them.
     own_budgets: budgets of variants that are trained in another way than the rest, by name and variant.
     seeds: what a reference is of; own_seeds: of variants whose reference is of fewer.
     beside: the row that a variant's gap is taken from, where that is not its parent.
-    models: where its variants are defined; one id may be another model in another table.
+    weights: the variants whose weights are shipped, since pages look into them.
     language: the id of the built-in language that is trained on in place of a text; see ``languages``.
     """
 
     id: str
     title: str
     question: str
-    variants: tuple[str, ...]
+    models: tuple[Variant, ...]
     budgets: dict[BudgetName, Budget]
-    seeds: tuple[int, ...]
-    metric: str
-    chapter: dict[tuple[str, str], ChapterValue]
     shows: str
     hides: str
+    seeds: tuple[int, ...] = (0, 1)
+    metric: str = PERPLEXITY
+    chapter: dict[tuple[str, str], ChapterValue] = field(default_factory=dict)
     own_budgets: dict[tuple[BudgetName, str], Budget] = field(default_factory=dict)
     own_seeds: dict[str, tuple[int, ...]] = field(default_factory=dict)
     also: tuple[str, ...] = ()
     beside: dict[str, str] = field(default_factory=dict)
-    models: dict[str, Variant] = field(default_factory=lambda: VARIANTS)
+    weights: tuple[str, ...] = ()
     language: str = ""
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The ids of its models."""
+        return ids(*self.models)
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:
@@ -100,11 +145,14 @@ class Experiment:
 
         Raises InvalidInput: when it is none of the table's; the message lists those there are.
         """
-        if variant_id not in self.variants:
-            raise InvalidInput(
-                f"no variant {variant_id!r} in {self.id}; there are: {', '.join(self.variants)}."
-            )
-        return self.models[variant_id]
+        for made in self.models:
+            if made.id == variant_id:
+                return made
+        raise InvalidInput(f"no variant {variant_id!r} in {self.id}; there are: {', '.join(self.variants)}.")
+
+    def counterpart(self, variant_id: str) -> str | None:
+        """The id of the row that a variant's gap is taken from; None of a root."""
+        return self.beside.get(variant_id) or self.variant(variant_id).parent
 
     def seeds_of(self, variant_id: str) -> tuple[int, ...]:
         """The seeds that the reference of a variant is of."""
@@ -119,3 +167,8 @@ class Experiment:
             if known == name:
                 return self.own_budgets.get((known, variant_id or ""), budget)
         raise InvalidInput(f"no budget {name!r}; there are: {', '.join(self.budgets)}.")
+
+
+def ids(*models: Variant) -> tuple[str, ...]:
+    """The names of some variants."""
+    return tuple(made.id for made in models)

@@ -2,21 +2,25 @@
 
 from dataclasses import replace
 
-from engine.chapter.budget import Budget
-from engine.chapter.definitions import ACCURACY, WRONG_NOUN, ChapterValue, Experiment
-from engine.chapter.language_variants import INDUCTION as INDUCTION_MODELS
-from engine.chapter.language_variants import WINOGRAD as WINOGRAD_MODELS
+from engine.chapter.budget import Budget, BudgetName
+from engine.chapter.definitions import ACCURACY, WRONG_NOUN, ChapterValue, Experiment, ids, printed
+from engine.chapter.language_variants import (
+    AVERAGE,
+    AVERAGE_ADDED,
+    ONE_BLOCK,
+    ONE_LAYER,
+    TWO_BLOCKS,
+    TWO_LAYERS,
+)
 from engine.data.languages.induction import INDUCTION as REPEATS
 from engine.data.languages.winograd import CLOSED
 
 
 def _within(share: float, points: float) -> ChapterValue:
     """A printed share from 0 to 1. points: how far of it, of a hundred, still counts as reproduced."""
-    return ChapterValue(
-        low=share,
-        high=share,
+    return printed(
+        share,
         tolerance=points / 100 / share,
-        printed=True,
         where="Circuits",
         conditions="width, steps, learning rate, nouns and the share held out are not printed",
     )
@@ -31,46 +35,53 @@ _SENTENCES = Budget(
 )
 _AVERAGED = replace(_SENTENCES, steps=3000, learning_rate=3e-3, evaluate_every=150, checkpoint_every=1000)
 _QUICK = replace(_SENTENCES, steps=400, checkpoint_every=100)
-_AVERAGES = ("average", "average-added")
+_OWN_BUDGETS: dict[tuple[BudgetName, str], Budget] = {
+    **{("chapter", name): _AVERAGED for name in ids(AVERAGE, AVERAGE_ADDED)},
+    **{("quick", name): replace(_AVERAGED, steps=1500) for name in ids(AVERAGE, AVERAGE_ADDED)},
+}
+_MODELS = (AVERAGE, AVERAGE_ADDED, ONE_BLOCK, TWO_BLOCKS)
+_SEEDS = tuple(range(10, 20))  # seeds 0 to 9 are for finding a setting
+_LOOKED_INTO = ids(ONE_BLOCK, TWO_BLOCKS)
 
 WINOGRAD_CLOSED = Experiment(
     id="winograd-closed",
     title="Winograd",
     question="Which noun is tired?",
-    variants=("average", "average-added", "one-block", "two-blocks"),
-    models=WINOGRAD_MODELS,
+    models=_MODELS,
     language="winograd-closed",
     budgets={"quick": _QUICK, "chapter": _SENTENCES},
-    own_budgets={
-        **{("chapter", name): _AVERAGED for name in _AVERAGES},
-        **{("quick", name): replace(_AVERAGED, steps=1500) for name in _AVERAGES},
-    },
-    seeds=tuple(range(10, 20)),  # seeds 0 to 9 are for finding a setting
+    own_budgets=_OWN_BUDGETS,
+    seeds=_SEEDS,
     metric=ACCURACY,
     chapter={
-        ("average", ACCURACY): _within(0.279, 6),
-        ("average", WRONG_NOUN): _within(0.5, 6),
-        ("one-block", ACCURACY): _within(0.927, 5),
-        ("two-blocks", ACCURACY): _within(1.0, 0.5),
+        (AVERAGE.id, ACCURACY): _within(0.279, 6),
+        (AVERAGE.id, WRONG_NOUN): _within(0.5, 6),
+        (ONE_BLOCK.id, ACCURACY): _within(0.927, 5),
+        (TWO_BLOCKS.id, ACCURACY): _within(1.0, 0.5),
     },
+    weights=_LOOKED_INTO,
     shows="the average answers worse than chance, and two blocks far better",
     hides="how far one block comes, which is still at a coin then",
 )
 
-WINOGRAD_OPEN = replace(
-    WINOGRAD_CLOSED,
+WINOGRAD_OPEN = Experiment(
     id="winograd-open",
     title="Winograd, solvable by class",
     question="Can the question be answered without knowing the order?",
+    models=_MODELS,
     language="winograd-open",
     budgets={
         "quick": replace(_QUICK, steps=300),
         "chapter": replace(_SENTENCES, steps=325, evaluate_every=25),  # later one block catches up
     },
+    own_budgets=_OWN_BUDGETS,
+    seeds=_SEEDS,
+    metric=ACCURACY,
     chapter={
-        ("average", ACCURACY): _within(1.0, 0.5),
-        ("one-block", ACCURACY): _within(0.917, 6),
+        (AVERAGE.id, ACCURACY): _within(1.0, 0.5),
+        (ONE_BLOCK.id, ACCURACY): _within(0.917, 6),
     },
+    weights=_LOOKED_INTO,
     shows="the average, which knows no order, answers everything",
     hides="how far behind it one block is",
 )
@@ -89,8 +100,7 @@ INDUCTION = Experiment(
     id="induction",
     title="Induction",
     question="When does a model learn to continue a repeat?",
-    variants=("one-layer", "two-layers"),
-    models=INDUCTION_MODELS,
+    models=(ONE_LAYER, TWO_LAYERS),
     language="induction",
     budgets={
         "quick": replace(_SEQUENCES, steps=700),
@@ -99,7 +109,7 @@ INDUCTION = Experiment(
     seeds=tuple(range(5)),
     metric=ACCURACY,
     also=("early_accuracy",),
-    chapter={},
+    weights=ids(ONE_LAYER, TWO_LAYERS),
     shows="two layers learn to continue a repeat, all at once, and one layer does not",
     hides="how near to every token they come in the end",
 )

@@ -1,91 +1,63 @@
-"""The models that are trained on the languages: their own tables of ``Variant``. Imports no torch."""
+"""The models that are trained on the languages. Imports no torch."""
 
-from engine.chapter.variants import Variant, table
-from engine.data.languages.induction import INDUCTION as REPEATS
+from engine.chapter.variant import Variant
+from engine.data.languages.induction import INDUCTION
 from engine.data.languages.winograd import CLOSED
 
 # Some have the name of a model of the text: these have the vocabulary and the window of the language.
-WINOGRAD: dict[str, Variant] = table(
-    Variant(
-        id="average",
-        title="uniform average",
-        short="average",
-        parent=None,
-        change={
-            "mixer": "average",
-            "d_model": 64,
-            "vocab_size": len(CLOSED.words),
-            "max_positions": CLOSED.context_length,
-        },
-        claim="It knows which words are there, and nothing of their order.",
-        source="mixers.UniformAverage",
-    ),
-    Variant(
-        id="average-added",
-        title="uniform average added to the token",
-        short="average added",
-        parent="average",
-        change={"connection": "add"},
-        claim="The token where the answer is due is the same in every sentence: keeping it adds nothing.",
-        source="block.Add",
-    ),
-    Variant(
-        id="one-block",
-        title="one block, four heads",
-        short="one block",
-        parent=None,
-        change={
-            "mixer": "attention",
-            "connection": "pre-norm",
-            "positions": "learned",
-            "n_head": 4,
-            "output_projection": True,
-            "d_model": 64,
-            "d_ff": 256,
-            "vocab_size": len(CLOSED.words),
-            "max_positions": CLOSED.context_length,
-        },
-        claim="Its query is the same whatever the adjective was: it fetches, and cannot choose what.",
-        source="block.PreNorm",
-    ),
-    Variant(
-        id="two-blocks",
-        title="two blocks, four heads each",
-        short="two blocks",
-        parent="one-block",
-        change={"n_layer": 2},
-        claim="The second block reads what the first one fetched, and chooses by the adjective.",
-        source="transformer.Transformer",
-    ),
+_WINOGRAD = {"vocab_size": len(CLOSED.words), "max_positions": CLOSED.context_length}
+_INDUCTION = {"vocab_size": len(INDUCTION.words), "max_positions": INDUCTION.context_length}
+_ATTENTION = {
+    "mixer": "attention",
+    "connection": "pre-norm",
+    "positions": "learned",
+    "n_head": 4,
+    "output_projection": True,
+    "d_model": 64,
+}
+
+AVERAGE = Variant(
+    id="average",
+    title="uniform average",
+    short="average",
+    change={"mixer": "average", "d_model": 64, **_WINOGRAD},
+    claim="It knows which words are there, and nothing of their order.",
+)
+AVERAGE_ADDED = AVERAGE.then(
+    "average-added",
+    {"connection": "add"},
+    title="uniform average added to the token",
+    short="average added",
+    claim="The token where the answer is due is the same in every sentence: keeping it adds nothing.",
+)
+ONE_BLOCK = Variant(
+    id="one-block",
+    title="one block, four heads",
+    short="one block",
+    change={**_ATTENTION, "d_ff": 256, **_WINOGRAD},
+    claim="Its query is the same whatever the adjective was: it fetches, and cannot choose what.",
+    shown_by="block.PreNorm",
+)
+TWO_BLOCKS = ONE_BLOCK.then(
+    "two-blocks",
+    {"n_layer": 2},
+    title="two blocks, four heads each",
+    short="two blocks",
+    claim="The second block reads what the first one fetched, and chooses by the adjective.",
 )
 
 # Attention alone shows it best: what a head does is not mixed with what a feed-forward makes of it.
-INDUCTION: dict[str, Variant] = table(
-    Variant(
-        id="one-layer",
-        title="one layer of attention",
-        short="one layer",
-        parent=None,
-        change={
-            "mixer": "attention",
-            "connection": "pre-norm",
-            "positions": "learned",
-            "n_head": 4,
-            "output_projection": True,
-            "d_model": 64,
-            "vocab_size": len(REPEATS.words),
-            "max_positions": REPEATS.context_length,
-        },
-        claim="It finds the token that it stands on, not the one that came after.",
-        source="mixers.CausalSelfAttention",
-    ),
-    Variant(
-        id="two-layers",
-        title="two layers of attention",
-        short="two layers",
-        parent="one-layer",
-        change={"n_layer": 2},
-        claim="One head marks every token with the one before it; a later one looks for that mark.",
-        source="transformer.Transformer",
-    ),
+ONE_LAYER = Variant(
+    id="one-layer",
+    title="one layer of attention",
+    short="one layer",
+    change={**_ATTENTION, **_INDUCTION},
+    claim="It finds the token that it stands on, not the one that came after.",
+)
+TWO_LAYERS = ONE_LAYER.then(
+    "two-layers",
+    {"n_layer": 2},
+    title="two layers of attention",
+    short="two layers",
+    claim="One head marks every token with the one before it; a later one looks for that mark.",
 )

@@ -5,10 +5,12 @@ Imports no torch. A measurement has one size only, the chapter's, so the names o
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from engine.chapter.experiments import EXPERIMENTS, ChapterValue, Experiment
+from engine.chapter.definitions import ChapterValue, Experiment, inferred, printed
+from engine.chapter.experiments import EXPERIMENTS
 from engine.data.corpus import TINYSHAKESPEARE
 from engine.system.errors import InvalidInput
 
@@ -101,19 +103,17 @@ def first_and_last(norms: Sequence[float]) -> dict[str, float]:
     return {"first": norms[0], "last": norms[-1], "ratio": norms[-1] / norms[0]}
 
 
-_VARIANCE = ChapterValue(
-    low=0,
-    high=0,
-    tolerance=0,
-    printed=True,
-    where="Why divide by the square root of d_k",
-    conditions="20,000 pairs, seed 0, q before k, widths in order",
-)
+_DIVISION = "Why divide by the square root of d_k"
 
 
 def _to_the_digit(value: float) -> ChapterValue:
     """A figure that is printed with three decimals and comes out so; the 51 leaves room for its float."""
-    return replace(_VARIANCE, low=value, high=value, tolerance=0.00051 / value)
+    return printed(
+        value,
+        tolerance=0.00051 / value,
+        where=_DIVISION,
+        conditions="20,000 pairs, seed 0, q before k, widths in order",
+    )
 
 
 VARIANCE = Measurement(
@@ -139,13 +139,10 @@ VARIANCE = Measurement(
 )
 
 # Of 2,000 rows of 64 random scores.
-_SATURATION = replace(_VARIANCE, conditions="")
-_TRACE = replace(
-    _SATURATION,
-    low=0.96,
-    high=0.96,
+_TRACE = inferred(
+    0.96,
     tolerance=0.01 / 0.96,
-    printed=False,
+    where=_DIVISION,
     conditions="that 0.96 is the trace of the softmax’ Jacobian is inferred",
 )
 
@@ -163,11 +160,11 @@ SATURATION = Measurement(
     },
     seeds=(0, 1, 2),
     chapter={
-        ("undivided-1024", "frozen_share"): replace(
-            _SATURATION, low=0.7, high=0.7, tolerance=0.03 / 0.7, conditions="seven in ten"
+        ("undivided-1024", "frozen_share"): printed(
+            0.7, tolerance=0.03 / 0.7, where=_DIVISION, conditions="seven in ten"
         ),
-        ("undivided-256", "effective_tokens"): replace(
-            _SATURATION, low=1, high=1.5, printed=False, conditions="“exactly one”, of one drawn row"
+        ("undivided-256", "effective_tokens"): inferred(
+            1, 1.5, tolerance=0, where=_DIVISION, conditions="“exactly one”, of one drawn row"
         ),
         **{(f"divided-{width}", "trace"): _TRACE for width in WIDTHS},
     },
@@ -175,10 +172,9 @@ SATURATION = Measurement(
     read=saturation_figures,
 )
 
-_PARITY = replace(_VARIANCE, where="Against PyTorch", conditions="size and seed are not printed")
-MEAN_OUTPUT = replace(_PARITY, low=0.159, high=0.159, tolerance=0.03)
-# Rounding, of one draw: as large again is no other result.
-LARGEST_DIFFERENCE = replace(_PARITY, low=1.79e-7, high=1.79e-7, tolerance=1.0)
+_of_parity = partial(printed, where="Against PyTorch", conditions="size and seed are not printed")
+MEAN_OUTPUT = _of_parity(0.159)
+LARGEST_DIFFERENCE = _of_parity(1.79e-7, tolerance=1.0)  # rounding, of one draw: twice it is no other result
 
 PARITY = Measurement(
     id="parity",
@@ -202,13 +198,6 @@ PARITY = Measurement(
     read=parity_figures,
 )
 
-# As far as seeds differ: the chapter's figures are of one of them.
-_GRADIENT = replace(
-    _VARIANCE,
-    where="Norm placement",
-    conditions="over W_Q, W_K and W_V; parameters, batch and seed are not printed",
-)
-
 NORM_GRADIENTS = Measurement(
     id="norm-gradients",
     title="Norm placement, before the first step",
@@ -221,8 +210,11 @@ NORM_GRADIENTS = Measurement(
     },
     seeds=(0, 1, 2),
     chapter={
-        (placement, metric): replace(
-            _GRADIENT, low=value, high=value, tolerance=0.2 if metric == "ratio" else 0.15
+        (placement, metric): printed(
+            value,
+            tolerance=0.2 if metric == "ratio" else 0.15,  # as far as seeds differ: these are of one
+            where="Norm placement",
+            conditions="over W_Q, W_K and W_V; parameters, batch and seed are not printed",
         )
         for placement, values in (("pre-norm", (0.0498, 0.0657, 1.32)), ("post-norm", (0.0977, 0.1613, 1.65)))
         for metric, value in zip(("first", "last", "ratio"), values, strict=True)

@@ -10,19 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from engine.chapter.experiments import EXPERIMENTS, GAP, LADDER, PERPLEXITY, Experiment
+from engine.chapter.experiments import EXPERIMENTS, GAP, PERPLEXITY, Experiment
 from engine.system import files, paths
-
-# What pages look into; their weights are shipped.
-WEIGHTS = {
-    "averages": ("average", "average-positions", "average-added"),
-    "query-key-value": ("head-added",),
-    "ladder": LADDER.variants,
-    "positions": ("none", "learned", "sinusoidal", "rope", "alibi"),
-    "winograd-closed": ("one-block", "two-blocks"),
-    "winograd-open": ("one-block", "two-blocks"),
-    "induction": ("one-layer", "two-layers"),
-}
 
 
 @dataclass(frozen=True)
@@ -93,7 +82,7 @@ def load(experiment_id: str) -> Reference | None:
 def _add_gaps(rows: dict[str, ReferenceRow], shown: Experiment) -> None:
     """Paired by seed, so that what seeds share falls out."""
     for name, row in rows.items():
-        other = rows.get(shown.beside.get(name) or shown.models[name].parent or "")
+        other = rows.get(shown.counterpart(name) or "")
         if other is None:
             continue
         for seed, figures in row.measured.items():

@@ -16,6 +16,7 @@ from engine.memory_wall.setting import (
 )
 from engine.memory_wall.verdict import ENDED, State
 from engine.system.cores import usable_cores
+from engine.system.errors import InvalidInput
 
 MIN_BUDGET_BYTES = 2**20 + WORKSPACE_BYTES
 SLOPE_ROWS = 4
@@ -30,7 +31,7 @@ class Plan:
     a card. None: what the device, or this machine less 15 %, can give.
     device: of ``DEVICES``; threads: all usable cores when None; timed: False for bytes only.
     address_space_bytes: a limit of the kernel on each worker, above what it takes when it has loaded.
-    Raises ValueError: when one of them is out of range; the message gives got and allowed.
+    Raises InvalidInput: when one of them is out of range; the message gives got and allowed.
     """
 
     tokens: tuple[int, ...]
@@ -48,11 +49,11 @@ class Plan:
         for name in self.implementations:
             check_implementation(name)
         if self.device not in DEVICES:
-            raise ValueError(f"device is {self.device!r}; allowed: {', '.join(DEVICES)}.")
+            raise InvalidInput(f"device is {self.device!r}; allowed: {', '.join(DEVICES)}.")
         if self.threads is not None:
             check_range("threads", self.threads, 1, usable_cores())
         if self.budget_bytes is not None and self.budget_bytes < MIN_BUDGET_BYTES:
-            raise ValueError(
+            raise InvalidInput(
                 f"the budget is {self.budget_bytes:,} bytes; allowed: at least {MIN_BUDGET_BYTES:,}."
             )
 
@@ -103,7 +104,7 @@ def shared_words(runs_beside: int) -> str:
 def doubling(to: int, start: int = FIRST_TOKENS) -> tuple[int, ...]:
     """128, 256, ... up to a number of tokens, and that number itself.
 
-    Raises ValueError: when it is below the first or beyond ``MAX_TOKENS``.
+    Raises InvalidInput: when it is below the first or beyond ``MAX_TOKENS``.
     """
     check_range("to", to, start, MAX_TOKENS)
     found = []

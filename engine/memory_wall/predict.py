@@ -26,6 +26,7 @@ from engine.memory_wall.setting import (
     check_range,
     largest_tensor_bytes,
 )
+from engine.system.errors import InvalidInput
 
 BLOCKS = (
     3  # of ``chunked``, the last ones, stand for all: what is left over, and two whole ones on the way back
@@ -39,7 +40,7 @@ def predicted_bytes(n: int, implementation: str, setting: Setting = _CHAPTER, de
 
     device: whose kernel ``fused`` is predicted for. For one that is not there torch assumes the one that
     stores the scores; "cpu" stands for any that has a kernel of its own.
-    Raises ValueError: when n is out of range or there is no such implementation.
+    Raises InvalidInput: when n is out of range or there is no such implementation.
     OverflowError: when a tensor would have more bytes than 64 bits count.
     """
     check_range("n", n, 1, MAX_TOKENS)
@@ -64,11 +65,11 @@ def longest(
 
     At most ``MAX_TOKENS``.
 
-    Raises ValueError: when the budget is negative or there is no such implementation.
+    Raises InvalidInput: when the budget is negative or there is no such implementation.
     """
     check_implementation(implementation)
     if budget_bytes < 0:
-        raise ValueError(f"the budget is {budget_bytes:,} bytes; allowed: 0 or more.")
+        raise InvalidInput(f"the budget is {budget_bytes:,} bytes; allowed: 0 or more.")
     room = budget_bytes - workspace_bytes
 
     def over(n: int) -> float:

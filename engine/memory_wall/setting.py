@@ -6,6 +6,8 @@ n is the number of tokens; everywhere GB and MB of the chapter's kind: 2^30 and 
 from dataclasses import dataclass
 from math import isqrt
 
+from engine.system.errors import InvalidInput
+
 IMPLEMENTATIONS = ("explicit", "fused", "chunked", "projections")
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 DEVICES = ("cpu", "cuda", "mps")
@@ -28,7 +30,7 @@ class Setting:
 
     d_model: D; n_head: H, whose width is D / H; batch: B sequences; causal: each token sees only its past;
     backward: the gradients of x and of all weights as well; block: query rows at a time of ``chunked``.
-    Raises ValueError: when a size is out of range; the message gives got and allowed.
+    Raises InvalidInput: when a size is out of range; the message gives got and allowed.
     """
 
     d_model: int = 512
@@ -43,9 +45,9 @@ class Setting:
         for name, high in (("d_model", 65_536), ("n_head", 1024), ("batch", 1024), ("block", MAX_TOKENS)):
             check_range(name, getattr(self, name), 1, high)
         if self.d_model % self.n_head:
-            raise ValueError(f"n_head is {self.n_head}; allowed: a divisor of d_model, {self.d_model}.")
+            raise InvalidInput(f"n_head is {self.n_head}; allowed: a divisor of d_model, {self.d_model}.")
         if self.dtype not in DTYPE_BYTES:
-            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPE_BYTES)}.")
+            raise InvalidInput(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPE_BYTES)}.")
 
 
 @dataclass(frozen=True)
@@ -73,18 +75,18 @@ CHAPTER_EXPONENTS = {"time": 1.91, "bytes": 1.87}  # log-log slopes of its last 
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
-    """Raises ValueError: when a number is out of range; the message gives got and allowed."""
+    """Raises InvalidInput: when a number is out of range; the message gives got and allowed."""
     if not low <= value <= high:
-        raise ValueError(f"{name} is {value:,}; allowed: a whole number from {low:,} to {high:,}.")
+        raise InvalidInput(f"{name} is {value:,}; allowed: a whole number from {low:,} to {high:,}.")
 
 
 def check_implementation(name: str) -> str:
     """The name itself.
 
-    Raises ValueError: when there is no such implementation.
+    Raises InvalidInput: when there is no such implementation.
     """
     if name not in IMPLEMENTATIONS:
-        raise ValueError(f"implementation is {name!r}; allowed: {', '.join(IMPLEMENTATIONS)}.")
+        raise InvalidInput(f"implementation is {name!r}; allowed: {', '.join(IMPLEMENTATIONS)}.")
     return name
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.chapter.variants import variant
+from engine.chapter.variants import BLOCK
 from engine.models.block import FeedForward
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
@@ -39,7 +39,7 @@ def trained_or_not(weights: Path | None) -> Transformer:
     if weights is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return Transformer(variant("block").config).eval()
+            return Transformer(BLOCK.config).eval()
     model = checkpoint.load_model(weights)[0]
     parts_of(model)
     return model

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from engine.chapter.budget import Budget
-from engine.chapter.experiments import MAX_SEED, parse_seeds
+from engine.chapter.experiments import MAX_SEED, NORM_PLACEMENT, parse_seeds
 from engine.chapter.measurements import PLACEMENTS
-from engine.chapter.variants import variant
 from engine.data import corpus
 from engine.data.corpus import Corpus
 from engine.training.loop import PROJECTIONS, Training
@@ -40,7 +39,7 @@ def gradients(
     Raises ValueError: when the text is too short.
     """
     training = Training(
-        config=variant(placement).config,
+        config=NORM_PLACEMENT.variant(placement).config,
         budget=Budget(steps=1, batch_size=batch, context_length=context),
         seed=seed,
         task=TextTask(

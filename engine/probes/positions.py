@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.chapter.variants import variant
+from engine.chapter.experiments import POSITIONS
 from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.probes import live, schemes
@@ -87,7 +87,7 @@ def _measure_diagonals(options: argparse.Namespace) -> Found:
     models = _load(_named_weights(options.weights))
     for scheme in SCHEMES:
         if scheme not in models:
-            models[scheme] = live.untrained(variant(scheme).config)
+            models[scheme] = live.untrained(POSITIONS.variant(scheme).config)
     vocabulary = corpus.shipped_vocabulary()
     query, key = (vocabulary.encode(text)[0] for text in (QUERY, KEY))
     names = dict(zip(("query", "key"), vocabulary.pieces([query, key]), strict=True))

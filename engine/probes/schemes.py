@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.chapter.experiments import POSITIONS
-from engine.chapter.variants import variant
 from engine.models.block import PreNorm
 from engine.models.mixers import QueriesAndKeys
 from engine.models.positions import LearnedPositions, ntk_base
@@ -109,7 +108,7 @@ def order(ids: Sequence[int], seed: int) -> Found:
     prefix = torch.cat([_other_order(T - 1, draw), torch.tensor([T - 1])])
     rows = []
     for scheme in SCHEMES:
-        base = variant(scheme).config
+        base = POSITIONS.variant(scheme).config
         models = {
             "unmasked": live.untrained(replace(base, mixer="unmasked")),
             "masked": live.untrained(base),

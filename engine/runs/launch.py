@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from engine.chapter.experiments import BREAKING, RESCUE, Experiment, experiment
 from engine.chapter.measurements import Measurement
+from engine.chapter.variants import UNDIVIDED
 from engine.data import corpus
 from engine.data.languages import shelf
 from engine.models.config import ModelConfig
@@ -71,7 +72,7 @@ def breaking(seeds: Sequence[int], corpus_id: str, settings: Sequence[tuple[int,
     Raises InvalidInput: when a number is out of range; CorpusError: when the text cannot be had.
     """
     usual, sha256 = BREAKING.budget("quick"), corpus.sha256_of(corpus_id)
-    post_norm = BREAKING.variant(BREAKING.variants[0])
+    (post_norm,) = BREAKING.models
     return [
         RunSpec(
             experiment=BREAKING.id,
@@ -93,14 +94,15 @@ def rescue(run_id: int, collapsed: RunSpec) -> RunSpec:
 
     Raises InvalidInput: when that run's scores were not undivided.
     """
-    if collapsed.config.score_scale != "none" or collapsed.variant.removeprefix("un") not in RESCUE.variants:
+    divided = next((one for one in RESCUE.models if UNDIVIDED[one.id].id == collapsed.variant), None)
+    if collapsed.config.score_scale != "none" or divided is None:
         raise InvalidInput(
             f"run #{run_id} is {collapsed.variant}; allowed: an undivided head of the widths in {RESCUE.id}."
         )
     return collapsed.fork(
         run_id,
         experiment=RESCUE.id,
-        variant=collapsed.variant.removeprefix("un"),
+        variant=divided.id,
         config=replace(collapsed.config, score_scale="sqrt"),
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.chapter.experiments import PERPLEXITY, experiment
 from engine.chapter.measurements import Figures, Measurement
-from engine.chapter.reference import WEIGHTS, Reference, ReferenceRow, load
+from engine.chapter.reference import Reference, ReferenceRow, load
 from engine.data import corpus
 from engine.data.languages import shelf
 from engine.models.config import ModelConfig
@@ -91,7 +91,7 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
         )
     folder = paths.REFERENCE / experiment_id
     folder.mkdir(parents=True, exist_ok=True)
-    for name in WEIGHTS.get(experiment_id, ()):
+    for name in chosen.weights:
         run = next(run for run in of_variant[name] if run.spec.seed == chosen.seeds[0])
         tensors, header = checkpoint.load(store.directory(run.id) / "checkpoint.safetensors")
         # Half the size; what such a model says of a text moves in the fifth digit.

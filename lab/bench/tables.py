@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from engine.chapter.experiments import ChapterValue
-from engine.chapter.variants import variant
+from engine.chapter.experiments import ChapterValue, Experiment
 from lab.bench.sweep import Row
 from lab.shell.frame import dot
 from lab.words import NBSP, plain, quantity, signed
@@ -31,15 +30,14 @@ class Line:
     shown: Callable[[float | None], str] = quantity
 
 
-def styled(rows: Sequence[Row], metric: str, *, comparable: bool, text: bool) -> "Styler":
+def styled(experiment: Experiment, rows: Sequence[Row], *, comparable: bool, text: bool) -> "Styler":
     """The table for ``st.table``: real numbers in the frame, Markdown on top of them.
 
     comparable: whether yours were measured as the chapter's were, so that a difference can be judged;
     text: whether they were measured on the chapter's text at all.
     """
-    lines = [
-        Line(f"{dot(row.variant)}{NBSP}{plain(variant(row.variant).title)}", row, metric) for row in rows
-    ]
+    titles = {made.id: f"{dot(made.id)}{NBSP}{plain(made.title)}" for made in experiment.models}
+    lines = [Line(titles[row.variant], row, experiment.metric) for row in rows]
     return four_columns(lines, comparable=comparable, text=text)
 
 

@@ -10,7 +10,6 @@ import streamlit as st
 
 from engine.chapter import reference
 from engine.chapter.experiments import METRICS, Experiment
-from engine.chapter.variants import variant
 from engine.runs import dispatcher, launch
 from engine.runs.spec import RunSpec
 from engine.runs.store import open_store
@@ -212,7 +211,7 @@ def _table(sweep: Sweep, choice: Choice) -> None:
     chapters_text = sweep.of_the_chapters_text
     full = choice.budget == "chapter"
     st.table(
-        tables.styled(rows, experiment.metric, comparable=full, text=chapters_text),
+        tables.styled(experiment, rows, comparable=full, text=chapters_text),
         border="horizontal",
         hide_index=True,
     )
@@ -258,7 +257,7 @@ def _what_to_notice(sweep: Sweep, guesses: Guesses, notice: Callable[[Rows], str
     rows = {row.variant: row for row in sweep.rows()}
     st.subheader("What to notice", anchor=False)
     if all(row.mean is not None or row.diverged for row in rows.values()):
-        st.markdown(verdict(rows, guesses))
+        st.markdown(verdict(sweep.experiment, rows, guesses))
         st.markdown(notice(rows))
     elif sweep.unended:
         st.markdown("Your guesses are answered here when every model has ended.")
@@ -266,23 +265,23 @@ def _what_to_notice(sweep: Sweep, guesses: Guesses, notice: Callable[[Rows], str
         st.markdown("No runs yet. Make your two guesses, then train.")
 
 
-def verdict(rows: Rows, guesses: Guesses) -> str:
+def verdict(experiment: Experiment, rows: Rows, guesses: Guesses) -> str:
     """What was guessed and what is so: the lowest and the highest mean, and by how much."""
     order = sorted((row for row in rows.values() if row.mean is not None), key=lambda row: row.mean or 0.0)
     if len(order) < 2:
         return "Too few models ended with a figure to compare."
-    lost = [short(row) for row in rows.values() if row.mean is None]
+    lost = [short(experiment, row) for row in rows.values() if row.mean is None]
     said = [f"Diverged, and left out here: {', '.join(lost)}."] if lost else []
     for name, first, second in (("best", order[0], order[1]), ("worst", order[-1], order[-2])):
         guess, gap = guesses[name], difference(first, second)
-        lead = f"level with {short(second)}"
+        lead = f"level with {short(experiment, second)}"
         if gap and not gap.level:
             lead = f"by {quantity(abs(gap.points))}{', within seed noise' if gap.noise else ''}"
-        guessed = f"You guessed *{short(rows[guess])}*. " if guess else ""
-        said.append(f"{guessed}The {name} is **{short(first)}**, {lead}.")
+        guessed = f"You guessed *{short(experiment, rows[guess])}*. " if guess else ""
+        said.append(f"{guessed}The {name} is **{short(experiment, first)}**, {lead}.")
     return " ".join(said)
 
 
-def short(row: Row) -> str:
+def short(experiment: Experiment, row: Row) -> str:
     """A variant's short name in a sentence, never broken after its first sign."""
-    return plain(variant(row.variant).short.replace("+ ", f"+{NBSP}"))
+    return plain(experiment.variant(row.variant).short.replace("+ ", f"+{NBSP}"))

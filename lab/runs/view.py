@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from engine.chapter.experiments import EXPERIMENTS, PERPLEXITY
-from engine.chapter.variants import VARIANTS, Variant
+from engine.chapter.experiments import EXPERIMENTS, PERPLEXITY, VARIANTS
+from engine.chapter.variant import Variant
 from engine.runs.store import ACTIVE, ENDED, Run, State, Store, open_store
 from engine.system import files
 from lab.words import about, duration, plain
@@ -52,7 +52,8 @@ def model_name(run: Run) -> str:
 def rung(run: Run) -> Variant | None:
     """The variant that a run trains, in the table of its experiment; None where it is no more."""
     known = EXPERIMENTS.get(run.spec.experiment)
-    return (known.models if known else VARIANTS).get(run.spec.variant)
+    models = {made.id: made for made in known.models} if known else VARIANTS
+    return models.get(run.spec.variant)
 
 
 def metric(run: Run) -> str:

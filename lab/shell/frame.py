@@ -1,14 +1,14 @@
 """What stands around every page's instruments: its head, its sources, the way on."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 
 import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
-from engine.chapter.variants import VARIANTS, Variant
+from engine.chapter.variant import Variant
 from engine.system import paths
 from lab.shell.chapter import Section, neighbours
 from lab.shell.styles import style
@@ -44,23 +44,19 @@ def dot(variant_id: str) -> str:
     return f":{'blue' if slot == 'sky' else slot}[{'○' if slot == 'sky' else '●'}]"
 
 
-def sources(variants: Sequence[str], label: str, models: Mapping[str, Variant] = VARIANTS) -> None:
-    """Each rung in an expander: what it changes, what that is said to do, and the class that does it.
-
-    models: where the rungs are defined.
-    """
+def sources(models: Sequence[Variant], label: str) -> None:
+    """Each rung in an expander: what it changes, what that is said to do, and the class that does it."""
     with st.expander(label):
-        for name in variants:
-            rung = models[name]
-            st.markdown(f"{dot(name)} **{plain(rung.title)}**, {change(rung, models)}  \n{rung.claim}")
+        for rung in models:
+            st.markdown(f"{dot(rung.id)} **{plain(rung.title)}**, {change(rung)}  \n{rung.claim}")
             st.code(class_source(rung.source), language="python")
 
 
-def change(rung: Variant, models: Mapping[str, Variant] = VARIANTS) -> str:
+def change(rung: Variant) -> str:
     """The one field that a rung changes, as Markdown."""
-    if rung.parent is None:
-        return "where the ladder starts" if models is VARIANTS else "where a table starts"
-    parent = f"which is *{plain(models[rung.parent].title)}*"
+    if rung.base is None:
+        return "where a table starts" if rung.change else "where the ladder starts"
+    parent = f"which is *{plain(rung.base.title)}*"
     for field, value in rung.change.items():
         return f"{parent} with `{field} = {value!r}`"
     return f"{parent}, as this table calls it"

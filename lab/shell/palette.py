@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.components.v2 import component
 
-CONFIG = Path(__file__).resolve().parent / ".streamlit" / "config.toml"
+CONFIG = Path(__file__).resolve().parent.parent / ".streamlit" / "config.toml"
 NAMES = ("light", "dark")
 MASK_OPACITY = 0.18
 

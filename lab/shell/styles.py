@@ -6,6 +6,9 @@ reader's own; dashed a modified parent. Slots are names in the theme's categoric
 
 from dataclasses import dataclass
 
+from engine.chapter.variants import DIVIDED_256_WIDE, UNDIVIDED
+from engine.runs.launch import OWN
+
 
 @dataclass(frozen=True)
 class Style:
@@ -15,7 +18,7 @@ class Style:
     dash: str = "solid"
 
 
-WIDTHS = ("32", "128", "128-block", "256", "1024")
+_AS_WIDE = {DIVIDED_256_WIDE.id: "dashed"}  # one panel shows both models that are as wide as their heads
 _STYLES = {
     "no-context": Style("gray"),
     "average": Style("red"),
@@ -29,17 +32,13 @@ _STYLES = {
     "matrix": Style("gray"),
     "raw": Style("red"),
     "query-key": Style("blue"),
-    **{f"divided-{width}": Style("green") for width in WIDTHS},
-    **{f"undivided-{width}": Style("red") for width in WIDTHS},
-    "divided-256-wide": Style("green", "dashed"),
-    "undivided-256-wide": Style("red", "dashed"),
-    "divided-1024-wide": Style("green"),
-    "undivided-1024-wide": Style("red"),
+    **{divided: Style("green", _AS_WIDE.get(divided, "solid")) for divided in UNDIVIDED},
+    **{made.id: Style("red", _AS_WIDE.get(made.parent or "", "solid")) for made in UNDIVIDED.values()},
     "four-heads": Style("blue"),
     "feed-forward": Style("gray"),
     "block": Style("green"),
     "block-dropout": Style("green", "dashed"),
-    "own": Style("sky"),
+    OWN: Style("sky"),
     "pre-norm": Style("green", "dashed"),
     "pre-norm-warmup": Style("green"),
     "post-norm": Style("red", "dashed"),

@@ -21,7 +21,7 @@ import torch
 from engine import benchmarks
 from engine.benchmarks import products, steps, sweep, train
 from engine.chapter.budget import Budget
-from engine.chapter.variants import variant
+from engine.chapter.experiments import VARIANTS
 from engine.models import ledger
 from engine.models.transformer import Transformer
 from engine.runs.local import LocalEngine
@@ -77,7 +77,7 @@ def peer(tmp_path):
 
 @pytest.fixture
 def task(one_thread):
-    config = replace(variant("block").config, n_layer=2)
+    config = replace(VARIANTS["block"].config, n_layer=2)
     ids = torch.randint(config.vocab_size, (1000,))
     return steps.Task(config=config, batch_size=2, ids=ids, device="cpu")
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.chapter import reference
-from engine.chapter.definitions import ACCURACY
+from engine.chapter.definitions import ACCURACY, ids
 from engine.chapter.language_experiments import INDUCTION
+from engine.chapter.language_variants import ONE_LAYER, TWO_LAYERS
 from lab.bench import tables
 from lab.bench.sweep import Row, Sweep
 from lab.charts.lines import Line, Point
@@ -19,7 +20,7 @@ from lab.words import NBSP, plain, quantity
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-ONE, TWO = INDUCTION.variants
+ONE, TWO = ids(ONE_LAYER, TWO_LAYERS)
 LEVEL, LOSS, SCORE = "early_accuracy", "late_loss_nats", "in_context_nats"
 REPEAT_GUESSES = {"no": "Hardly any of it", "half": "About half", "yes": "Nearly all"}
 HOW_GUESSES = {"gradual": "Gradually", "sudden": "All at once", "never": "It does not"}

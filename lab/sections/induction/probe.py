@@ -84,9 +84,8 @@ def text_models() -> dict[str, tuple[Path, str]]:
     Those that are shipped, or trained by the reader in their place.
     """
     found: dict[str, tuple[Path, str]] = {}
-    for experiment_id, variants in reference.WEIGHTS.items():
-        shown = EXPERIMENTS[experiment_id]
-        for name in () if shown.language else variants:
+    for experiment_id, shown in EXPERIMENTS.items():
+        for name in () if shown.language else shown.weights:
             rung = shown.variant(name)
             has_heads = rung.config.mixer not in WITHOUT_HEADS
             if has_heads and (weights := probes.weights(experiment_id, name)):

@@ -1,21 +1,14 @@
 """What there is to notice on the ladder, read off the reader's own figures."""
 
-from engine.chapter.experiments import PERPLEXITY, TRAIN
-from engine.chapter.variants import variant
+from engine.chapter.experiments import LADDER, PERPLEXITY, TRAIN
+from engine.chapter.variants import BLOCK, BLOCK_DROPOUT, FEED_FORWARD, HEAD_REPLACES, TWO_BLOCKS
 from lab.bench.sweep import Gap, Sweep
 from lab.sections.ladder.parts import BY_HEART, PARTS, bought, shown_rungs, spoken
 from lab.words import NBSP, plain, quantity
 
-BUYS_GUESSES = {
-    name: {"head-added": "learned weights", "four-heads": "four heads", "head-projected": "W_O"}.get(
-        name, part
-    )
-    for name, part in PARTS.items()
-    if name not in ("head-replaces", "block-dropout")
-}
-BEST_GUESSES = {
-    name: plain(variant(name).short) for name in ("feed-forward", "block", "two-blocks", "block-dropout")
-}
+# Only what may win: a head that replaces takes away, and dropout is no part of the block.
+BUYS_GUESSES = {rung.id: rung.part for rung in PARTS if rung not in (HEAD_REPLACES, BLOCK_DROPOUT)}
+BEST_GUESSES = {rung.id: plain(rung.short) for rung in (FEED_FORWARD, BLOCK, TWO_BLOCKS, BLOCK_DROPOUT)}
 
 
 def effect(gap: Gap | None) -> str:
@@ -42,7 +35,8 @@ def notice(now: Sweep, buys: str | None, best: str | None) -> str:
     if known:
         most = max(known, key=lambda name: known[name])
         guessed = f"You guessed *{plain(BUYS_GUESSES[buys])}*. " if buys else ""
-        said.append(f"{guessed}Most is bought by **{plain(PARTS[most])}**: {quantity(known[most])} points.")
+        part = plain(LADDER.variant(most).part)
+        said.append(f"{guessed}Most is bought by **{part}**: {quantity(known[most])} points.")
     ended = [row for row in ladder if row.mean is not None]
     if ended:
         lowest = min(ended, key=lambda row: row.mean or 0.0)
@@ -50,7 +44,7 @@ def notice(now: Sweep, buys: str | None, best: str | None) -> str:
         said.append(
             f"{guessed}Best on held-out text is **{plain(spoken(lowest.variant))}**, {quantity(lowest.mean)}."
         )
-    if lost := [plain(variant(row.variant).short) for row in ladder if row.mean is None]:
+    if lost := [plain(LADDER.variant(row.variant).short) for row in ladder if row.mean is None]:
         said.append(f"Diverged, and left out here: {', '.join(lost)}.")
     replaced = bought(now, "head-replaces")
     if replaced and replaced.points < 0 and not replaced.noise:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import streamlit as st
 
 from engine.chapter.experiments import LADDER, PERPLEXITY
-from engine.chapter.variants import variant
+from engine.chapter.variants import BLOCK
 from engine.models import ledger
 from engine.models.config import Connection, Mixer, ModelConfig, Positions
 from engine.runs import launch
@@ -33,7 +33,7 @@ NAMES = ("mixer", "connection", "positions", "heads", "projection", "ff", "layer
 
 def seed(settings: Settings) -> None:
     """The settings' values, from the URL or the widgets; they begin as the chapter's block."""
-    block = variant("block").config
+    block = BLOCK.config
     settings.seed("mixer", one_of("mixer", MIXERS), str(block.mixer))
     settings.seed("connection", one_of("connection", CONNECTIONS), str(block.connection))
     settings.seed("positions", one_of("positions", POSITIONS), str(block.positions))
@@ -91,7 +91,7 @@ def _config(settings: Settings) -> ModelConfig:
 
 def nearest(own: ModelConfig) -> tuple[str, dict[str, Any]]:
     """The rung of the ladder that differs in the fewest fields, and those fields of the reader's."""
-    differing = {name: _changed(own, variant(name).config) for name in reversed(LADDER.variants)}
+    differing = {name: _changed(own, LADDER.variant(name).config) for name in reversed(LADDER.variants)}
     name = min(differing, key=lambda name: len(differing[name]))
     return name, differing[name]
 
@@ -135,7 +135,7 @@ def results(own: ModelConfig, now: Sweep) -> "Styler":
     """The reader's rung beside the nearest one. now: of the ladder and the rung together."""
     name, changed = nearest(own)
     rows = [now.row(name, PERPLEXITY), *([now.row(OWN, PERPLEXITY)] if changed else [])]
-    configs = {name: variant(name).config, OWN: own}
+    configs = {name: LADDER.variant(name).config, OWN: own}
     numbers, shown = [], []
     for row in rows:
         size = ledger.total(configs[row.variant])

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from engine.chapter.budget import Budget
+from engine.chapter.definitions import ids
 from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN
-from engine.chapter.variants import variant
+from engine.chapter.variants import BLOCK, BLOCK_DROPOUT, TWO_BLOCKS
 from engine.data import corpus
 from engine.models import ledger
 from engine.models.config import ModelConfig
@@ -26,29 +27,9 @@ if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 OWN_TITLE = "your own rung"
-# Every part by the rung that adds it to its parent, one field apart.
-PARTS = {
-    "average-added-positions": "positions",
-    "head-added": "learned weights for equal ones",
-    "head-replaces": "the token replaced, not added to",
-    "head-projected": "W_O",
-    "four-heads": "four heads for one",
-    "feed-forward": "the feed-forward",
-    "block": "LayerNorm",
-    "two-blocks": "a second block",
-    "block-dropout": "dropout 0.1",
-}
-# Rungs whose titles say what they add, as they are called in a sentence.
-SPOKEN = {"feed-forward": "a block without LayerNorm", "block": "the chapter’s block"}
-# The chapter's own comparisons, some over more than one field.
-COMPARED = {
-    "head-added": "one head, beside the added average",
-    "head-replaces": "the head replaces, beside added",
-    "four-heads": "four heads and W_O, beside one head",
-    "block": "LayerNorm, beside none",
-}
-BY_HEART = ("block", "two-blocks", "block-dropout")
-DROPOUT = ("block", "block-dropout")
+PARTS = LADDER.models[1:]  # all but the one that the ladder starts with
+BY_HEART = ids(BLOCK, TWO_BLOCKS, BLOCK_DROPOUT)
+DROPOUT = ids(BLOCK, BLOCK_DROPOUT)
 WIDTHS = ("64", "128", "256", "768", "2048", "4096", "12288")
 HELD_OUT = Panel(PERPLEXITY, "Held out", "perplexity, log", 6, 1280, (10, 30, 100, 300, 1000))
 TRAINED_ON = replace(HELD_OUT, metric=TRAIN, title="On the batches it trains on")
@@ -56,12 +37,12 @@ TRAINED_ON = replace(HELD_OUT, metric=TRAIN, title="On the batches it trains on"
 
 def named(name: str) -> str:
     """A rung in the first column: its colour and title."""
-    return f"{dot(name)}{NBSP}{plain(OWN_TITLE if name == OWN else variant(name).title)}"
+    return f"{dot(name)}{NBSP}{plain(OWN_TITLE if name == OWN else LADDER.variant(name).title)}"
 
 
 def spoken(name: str) -> str:
     """A rung in a sentence."""
-    return SPOKEN.get(name) or variant(name).title
+    return LADDER.variant(name).spoken
 
 
 def shown_rungs(now: Sweep) -> tuple[str, ...]:
@@ -73,7 +54,7 @@ def shown_rungs(now: Sweep) -> tuple[str, ...]:
 def lines(now: Sweep) -> list[Line]:
     """One line a rung, those that modify another on top."""
     order = sorted(shown_rungs(now), key=lambda name: (name == OWN, style(name).dash != "solid"))
-    shorts = {name: OWN_TITLE if name == OWN else variant(name).short for name in order}
+    shorts = {name: OWN_TITLE if name == OWN else LADDER.variant(name).short for name in order}
     return [Line(shorts[name], style(name), now.curves(name)) for name in order]
 
 
@@ -85,13 +66,13 @@ def results_table(now: Sweep, *, comparable: bool) -> "Styler":
 
 def bought(now: Sweep, name: str) -> Gap | None:
     """How many points of held-out perplexity a rung takes off its parent's; negative: it costs some."""
-    return difference(now.row(variant(name).parent or "", PERPLEXITY), now.row(name, PERPLEXITY))
+    return difference(now.row(LADDER.variant(name).parent or "", PERPLEXITY), now.row(name, PERPLEXITY))
 
 
 def shipped_bought(now: Sweep, name: str) -> tuple[float | None, float | None]:
     """The same in the shipped reference, paired over its seeds: mean and standard deviation."""
     mine = now.row(name, PERPLEXITY).reference
-    parent = now.row(variant(name).parent or "", PERPLEXITY).reference
+    parent = now.row(LADDER.variant(name).parent or "", PERPLEXITY).reference
     if mine is None or parent is None:
         return None, None
     pairs = [
@@ -106,14 +87,15 @@ def shipped_bought(now: Sweep, name: str) -> tuple[float | None, float | None]:
 
 def added(name: str) -> int:
     """Parameters that a rung has more than its parent."""
-    rung = variant(name)
-    return ledger.total(rung.config) - ledger.total(variant(rung.parent or "").config)
+    rung = LADDER.variant(name)
+    return ledger.total(rung.config) - (ledger.total(rung.base.config) if rung.base else 0)
 
 
 def bought_table(now: Sweep) -> "Styler":
     """Each part: what it adds to its parent, what that buys, and what a thousand parameters buy."""
     numbers, shown = [], []
-    for name, part in PARTS.items():
+    for rung in PARTS:
+        name, part = rung.id, rung.part
         more, yours = added(name), bought(now, name)
         mean, sd = shipped_bought(now, name)
         points = yours.points if yours else mean
@@ -154,12 +136,13 @@ def _per_thousand(each: float | None, yours: bool) -> str:
 def beside_the_chapter(now: Sweep, *, comparable: bool) -> "Styler":
     """The differences that the chapter gives, each between the two rows that it takes."""
     compared = []
-    for name, label in COMPARED.items():
-        row = now.row(name, PERPLEXITY)
-        other = now.row(LADDER.beside.get(name) or variant(name).parent or "", PERPLEXITY)
+    for (name, metric), value in LADDER.chapter.items():
+        if metric != GAP:
+            continue
+        row, other = now.row(name, PERPLEXITY), now.row(LADDER.counterpart(name) or "", PERPLEXITY)
         yours = {seed: row.yours[seed] - other.yours[seed] for seed in row.yours if seed in other.yours}
-        gap = Row(name, LADDER.chapter[name, GAP], row.reference, yours, max(row.diverged, other.diverged))
-        compared.append(tables.Line(label, gap, GAP, points))
+        gap = Row(name, value, row.reference, yours, max(row.diverged, other.diverged))
+        compared.append(tables.Line(value.label, gap, GAP, points))
     return tables.four_columns(
         compared,
         comparable=comparable,
@@ -171,7 +154,7 @@ def beside_the_chapter(now: Sweep, *, comparable: bool) -> "Styler":
 def sizes_table(own: ModelConfig | None) -> "Styler":
     """Where every rung keeps its parameters. own: the reader's rung, where it can be built."""
     numbers, shown = [], []
-    configs = {name: variant(name).config for name in LADDER.variants}
+    configs = {rung.id: rung.config for rung in LADDER.models}
     for name, config in {**configs, **({OWN: own} if own else {})}.items():
         block = ledger.block_parameters(config)
         blocks, share = config.n_layer * sum(block.values()), ledger.feed_forward_share(config)
@@ -184,7 +167,7 @@ def sizes_table(own: ModelConfig | None) -> "Styler":
 
 def of_width(width: int) -> ModelConfig:
     """The chapter's block at another width, its feed-forward four times as wide."""
-    return replace(variant("block").config, d_model=width, d_ff=4 * width)
+    return replace(BLOCK.config, d_model=width, d_ff=4 * width)
 
 
 def block_table(width: int) -> "Styler":
@@ -206,7 +189,7 @@ def by_heart_parts(now: Sweep) -> list[Part]:
         drawn = []
         for name in order:
             curves = now.curves(name) if panel is HELD_OUT else _batches(now, name)
-            drawn.append(Line(variant(name).short, style(name), curves))
+            drawn.append(Line(LADDER.variant(name).short, style(name), curves))
         values = [LADDER.chapter.get((name, panel.metric)) for name in BY_HEART]
         rules = tuple((value.middle, False) for value in values if value)
         found.append(Part(panel, drawn, rules if now.of_the_chapters_text else ()))

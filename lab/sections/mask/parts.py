@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from engine.chapter.variants import variant
+from engine.chapter.experiments import MASK
 from engine.probes.masks import TOKENS, Mixture, ThreeWays
 from engine.runs.store import Run, open_store
 from lab import probes
@@ -152,7 +152,7 @@ def samples(variants: Sequence[str], prompt: str, seed: int) -> None:
     with st.container(horizontal=True):
         for name in variants:
             with st.container(width=probes.WIDTH):
-                st.markdown(f"{dot(name)} **{plain(variant(name).title)}**")
+                st.markdown(f"{dot(name)} **{plain(MASK.variant(name).title)}**")
                 run = newest(name)
                 if run is None:
                     st.markdown("No finished run of yours. Train it above first.")
@@ -179,7 +179,7 @@ def newest(variant_id: str) -> Run | None:
     store = open_store()
     for run in reversed(store.runs(states=["done"])):
         if (
-            run.spec.config == variant(variant_id).config
+            run.spec.config == MASK.variant(variant_id).config
             and (store.directory(run.id) / "checkpoint.safetensors").exists()
         ):
             return run

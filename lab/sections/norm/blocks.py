@@ -5,7 +5,6 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 from engine.chapter.experiments import NORM_PLACEMENT
-from engine.chapter.variants import variant
 from lab.bench import tables
 from lab.bench.sweep import Listed, Sweep
 from lab.charts import lines as charts
@@ -18,6 +17,8 @@ from lab.words import NBSP, plain
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
+
+variant = NORM_PLACEMENT.variant
 
 EVERY = 10  # steps, from one recorded gradient to the next
 METRIC = "grad_norm_blocks"

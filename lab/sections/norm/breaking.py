@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.chapter.experiments import BREAKING, NORM_PLACEMENT, PERPLEXITY
-from engine.chapter.variants import variant
+from engine.chapter.variants import POST_NORM
 from engine.runs import launch
 from engine.runs.spec import RunSpec
 from engine.runs.store import Run, Store
@@ -31,7 +31,7 @@ BUDGET = BREAKING.budget("quick")
 WARMUPS = (0, 15, 30, 60, 120)
 RATES = (0.0003, 0.001, 0.003, 0.01, 1.0)
 USUAL = BUDGET.learning_rate
-GUESS = variant("post-norm").config.vocab_size  # the perplexity when every token is equally likely
+GUESS = POST_NORM.config.vocab_size  # the perplexity when every token is equally likely
 OVERS = {"rate": "Learning rates", "warmup": "Warmups"}
 LOSS = "loss_nats"
 LOW, HIGH = 150, 700

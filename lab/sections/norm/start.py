@@ -17,7 +17,7 @@ from lab.charts import lines as charts
 from lab.charts import vega
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.shell.frame import dot
-from lab.shell.styles import Style
+from lab.shell.styles import Style, style
 from lab.words import NBSP, quantity
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _AXES = {
     "W_O": (0.3, (0.0, 0.1, 0.2, 0.3)),
     "block": (0.6, (0.0, 0.2, 0.4, 0.6)),
 }
-LOOKS = {"pre-norm": Style("green"), "post-norm": Style("red")}
 ACROSS = Across(field="block", title="block, 1 reads the embeddings", first=1, ticks=tuple(range(1, 13)))
 
 
@@ -117,7 +116,7 @@ def chart(measured: Measured | None, which: str, *, chapters_text: bool) -> vega
     for placement in PLACEMENTS:
         norms = measured.norms(placement, which) if measured else []
         curves = tuple(Curve(tuple(enumerate(of_seed, start=1))) for of_seed in norms)
-        lines.append(Line(placement, LOOKS[placement], curves))
+        lines.append(Line(placement, Style(style(placement).slot), curves))
         if which == "qkv" and chapters_text:
             ends = [NORM_GRADIENTS.chapter[placement, end].low for end in ("first", "last")]
             curve = Curve(((1, ends[0]), (BLOCKS, ends[1])))

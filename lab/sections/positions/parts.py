@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.chapter import reference
 from engine.chapter.experiments import POSITIONS
-from engine.chapter.variants import variant
 from lab.bench import tables, training
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Row, Sweep, difference
-from lab.bench.training import short
 from lab.charts import lines as charts
 from lab.charts import vega
 from lab.charts.lines import Across, Curve, Frame, Line
@@ -21,6 +20,9 @@ from lab.words import NBSP, plain, quantity
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
+
+variant = POSITIONS.variant
+short = partial(training.short, POSITIONS)
 
 TRAINED = POSITIONS.budget("chapter").context_length  # tokens in a window, on both budgets
 LENGTHS = POSITIONS.budget("chapter").also_at
@@ -135,11 +137,9 @@ def beside_the_chapter(sweep: Sweep) -> list[tables.Line]:
     """The four columns of what the chapter prints."""
     return [
         tables.Line(
-            f"{dot(name)}{NBSP}{plain(variant(name).short)} at {figure.removeprefix('perplexity_')} tokens",
-            sweep.row(name, figure),
-            figure,
+            f"{dot(name)}{NBSP}{plain(variant(name).short)} {value.label}", sweep.row(name, figure), figure
         )
-        for name, figure in POSITIONS.chapter
+        for (name, figure), value in POSITIONS.chapter.items()
     ]
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.chapter.experiments import POSITIONS
-from engine.chapter.variants import variant
 from lab import probes
 from lab.bench import tables
 from lab.charts import lines as charts
@@ -24,6 +23,8 @@ from lab.words import NBSP, plain, quantity, visible
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
+
+variant = POSITIONS.variant
 
 MODULE = "engine.probes.positions"
 DISTANCES = ("0", "1", "2", "4", "8", "16", "32")

@@ -2,7 +2,6 @@
 
 import statistics
 
-from engine.chapter.variants import variant
 from lab.bench.sweep import Sweep
 from lab.sections.scaling.parts import (
     FROZEN,
@@ -60,7 +59,7 @@ def helps_from(sweep: Sweep) -> int | None:
     for row in WIDTHS:
         if (found := winner(*pair(sweep, row))) is None:
             return None
-        width = variant(row.names[0]).config.head_width
+        width = row.divided.config.head_width
         wins[width] = wins.get(width, True) and found == "divided"
     start = 0
     for width in sorted(wins, reverse=True):

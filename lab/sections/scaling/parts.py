@@ -15,7 +15,8 @@ from engine.chapter.experiments import (
     SCALING_WIDE,
     Experiment,
 )
-from engine.chapter.variants import variant
+from engine.chapter.variant import Variant
+from engine.chapter.variants import UNDIVIDED
 from lab.bench import tables, training
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Gap, Row, Sweep, difference
@@ -67,20 +68,24 @@ SCALES_PANELS = (
 
 @dataclass(frozen=True)
 class Width:
-    """One row of the sweep: two heads of one width that differ in the division only.
+    """One row of the sweep: two heads of one d_head that differ in the division only.
 
-    id: what follows "divided-" in its variants' names, and stands in the URL.
-    experiment: which of the two that the sweep joins asks for it.
+    divided: the one that divides. experiment: which of the two that the sweep joins asks for it.
     """
 
-    id: str
+    divided: Variant
     experiment: Experiment
+
+    @property
+    def id(self) -> str:
+        """Its name in the URL: "1024", "128-block"."""
+        config = self.divided.config
+        return f"{config.head_width}{'-block' if config.d_ff and config.n_head == 1 else ''}"
 
     @property
     def names(self) -> tuple[str, str]:
         """Its two variants, divided and undivided."""
-        divided, undivided = (f"{kind}-{self.id}" for kind in KINDS)
-        return divided, undivided
+        return self.divided.id, UNDIVIDED[self.divided.id].id
 
     def of(self, sweep: Sweep) -> Sweep:
         """Its runs."""
@@ -92,7 +97,7 @@ class Width:
 
     def label(self, budget: str) -> str:
         """ "d_k 128", with what sets it apart: a whole block around it, or steps of its own."""
-        config, steps = variant(self.names[0]).config, self.steps(budget)
+        config, steps = self.divided.config, self.steps(budget)
         apart = [f"d_k{NBSP}{config.head_width}"]
         if config.d_ff:
             apart.append("in a block")
@@ -105,7 +110,7 @@ class Width:
     @property
     def short(self) -> str:
         """The same for a button."""
-        config = variant(self.names[0]).config
+        config = self.divided.config
         return f"{config.head_width}{', block' if config.d_ff else ''}"
 
 
@@ -113,16 +118,19 @@ def _widths() -> Iterator[Width]:
     """As the chapter has them: first the heads that train longer, then the others."""
     seen = set[str]()
     for experiment in (SCALING_LONG, SCALING):
-        for name in experiment.variants:
-            row = Width(name.removeprefix("divided-"), experiment)
-            if name.startswith("divided-") and row.id not in seen:
-                seen.add(row.id)
+        for row in _rows(experiment):
+            if row.divided.id not in seen:
+                seen.add(row.divided.id)
                 yield row
+
+
+def _rows(experiment: Experiment) -> Iterator[Width]:
+    return (Width(made, experiment) for made in experiment.models if made.id in UNDIVIDED)
 
 
 WIDTHS = tuple(_widths())
 WIDEST = WIDTHS[-1]
-AS_WIDE = tuple(Width(f"{width}-wide", SCALING_WIDE) for width in (256, 1024))
+AS_WIDE = tuple(_rows(SCALING_WIDE))
 
 
 def parts(
@@ -217,7 +225,7 @@ def _winner(name: str | None, gap: Gap | None) -> str:
             return ":gray[–]"
         case "neither":
             return ":gray[neither: seed noise]" if gap and gap.noise else ":gray[neither]"
-    return f"{dot(f'{name}-32')}{NBSP}{name}"
+    return f"{dot(WIDEST.names[KINDS.index(name)])}{NBSP}{name}"
 
 
 def scores_table(sweep: Sweep, budget: str) -> "Styler":
@@ -325,5 +333,5 @@ def models_table(sweep: Sweep, first: str, labels: dict[str, str]) -> "Styler":
 
 
 # What tells the models of an experiment apart, without what all of them share.
-SCALES_LABELS = {name: variant(name).short.removesuffix(", 1024") for name in SCALES.variants}
-AS_WIDE_LABELS = {name: variant(name).short for name in SCALING_WIDE.variants}
+SCALES_LABELS = {made.id: made.part for made in SCALES.models}
+AS_WIDE_LABELS = {made.id: made.short for made in SCALING_WIDE.models}

@@ -10,7 +10,7 @@ from lab.bench import tables
 from lab.bench.sweep import Sweep
 from lab.charts.lines import Across, Curve, Line
 from lab.charts.panels import Panel, Part
-from lab.sections.scaling.parts import ENTROPY, FROZEN, LOSS, SPREAD, figure, share
+from lab.sections.scaling.parts import ENTROPY, FROZEN, LOSS, SPREAD, WIDTHS, Width, figure, share
 from lab.shell.styles import Style
 from lab.words import NBSP, quantity
 
@@ -62,20 +62,24 @@ def collapsed_runs(sweep: Sweep) -> dict[str, Run]:
         and run.state == "done"
     ]
     found.sort(key=lambda run: (-run.spec.config.head_width, run.spec.seed))
-    return {f"{run.spec.variant.removeprefix('undivided-')}-{run.spec.seed}": run for run in found}
+    return {f"{_width(run).id}-{run.spec.seed}": run for run in found}
 
 
-def titled(name: str) -> str:
+def titled(run: Run) -> str:
     """ "d_k 1024, seed 0"."""
-    width, _, seed = name.rpartition("-")
-    return f"d_k {width.replace('-', ', ')}, seed {seed}"
+    return f"d_k {_width(run).short}, seed {run.spec.seed}"
+
+
+def _width(run: Run) -> Width:
+    """The row of the sweep that an undivided run belongs to."""
+    return next(row for row in WIDTHS if row.names[1] == run.spec.variant)
 
 
 def divided_all_along(sweep: Sweep, collapsed: Run) -> Run | None:
     """The finished run that differs from a collapsed one in the division only."""
     for run in sweep.measured.values():
         same = (run.spec.seed, run.spec.budget) == (collapsed.spec.seed, collapsed.spec.budget)
-        if same and run.state == "done" and f"un{run.spec.variant}" == collapsed.spec.variant:
+        if same and run.state == "done" and run.spec.variant == _width(collapsed).divided.id:
             return run
     return None
 

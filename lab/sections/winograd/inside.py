@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from engine.chapter.language_variants import WINOGRAD
+from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from lab import probes
 from lab.sections.winograd.probe import Looked, Measured, Pair, measure
 from lab.sections.winograd.setup import Choice
@@ -39,7 +39,7 @@ class Inside:
     @property
     def blocks(self) -> int:
         """Of the model."""
-        return WINOGRAD[self.variant].config.n_layer
+        return WINOGRAD_CLOSED.variant(self.variant).config.n_layer
 
     def state(self, name: str) -> str:
         """A setting's value now."""

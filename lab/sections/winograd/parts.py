@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.chapter.definitions import ACCURACY, WRONG_NOUN
+from engine.chapter.definitions import ACCURACY, WRONG_NOUN, ids
+from engine.chapter.language_variants import AVERAGE, AVERAGE_ADDED, ONE_BLOCK, TWO_BLOCKS
 from lab.bench import tables
 from lab.bench.sweep import Row, Sweep
 from lab.charts import lines as charts
@@ -22,7 +23,7 @@ OTHER, TRAINED_ON = "other", "train_accuracy"
 CHANCE = 0.5
 BAG_GUESSES = {"above": "above chance", "at": "at chance, 50 %", "below": "below chance"}
 BLOCK_GUESSES = {"first": "in block 1", "second": "in block 2", "both": "in both"}
-AVERAGES, BLOCKS = ("average", "average-added"), ("one-block", "two-blocks")
+AVERAGES, BLOCKS = ids(AVERAGE, AVERAGE_ADDED), ids(ONE_BLOCK, TWO_BLOCKS)
 
 
 def share(value: float | None, decimals: int = 1) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from engine.chapter import reference
+from engine.chapter.language_variants import ONE_BLOCK, TWO_BLOCKS
 from engine.data.languages.winograd import ANSWER, TEMPLATE, Sentence, Winograd
 from engine.system.numbers import whole_number
 from lab import probes
@@ -17,7 +18,7 @@ from lab.settings import Settings, one_of
 from lab.words import plain
 
 MODULE = "engine.probes.winograd"
-MODELS = {"two-blocks": "Two blocks", "one-block": "One block"}
+MODELS = {made.id: made.short.capitalize() for made in (TWO_BLOCKS, ONE_BLOCK)}
 NAMES = ("model", "look", "x", "y", "a", "b")
 TYPED = "winograd.typed"
 
@@ -88,7 +89,8 @@ def choose(settings: Settings, sweep: Sweep, choice: Choice) -> tuple[str, Looke
         st.session_state[settings.key("look")] = look = seeds[0]
         st.query_params["look"] = look
     pair = _pair(settings, choice.language) if choice.language else None
-    return variant, found.get(whole_number(look)), pair
+    seed = whole_number(look)
+    return variant, None if seed is None else found.get(seed), pair
 
 
 def _pair(settings: Settings, language: Winograd) -> Pair:
