@@ -10,7 +10,8 @@ from lab import probes
 from lab.bench import training
 from lab.bench.sweep import difference
 from lab.bench.training import Rows
-from lab.charts import vega
+from lab.charts import drawing, lines
+from lab.charts.lines import Across, Curve, Frame, Line
 from lab.settings import Settings, as_it_is, hold, whole
 from lab.shell import frame
 from lab.shell.chapter import section
@@ -111,33 +112,24 @@ def dilution() -> None:
         f"added it has (1 + 1/{t}) / 2 = **{50 + 50 / t:.1f} %**.",
         width=frame.MEASURE,
     )
-    vega.draw(_dilution_chart(t), key="dilution")
+    drawing.draw(_dilution_chart(t), key="dilution")
 
 
-def _dilution_chart(t: int) -> vega.Spec:
+def _dilution_chart(t: int) -> drawing.Spec:
+    shape = Frame(
+        steps=CONTEXT, low=0, high=1, field="share", log=False, ticks=(0, 0.25, 0.5, 0.75, 1), form=".0%",
+        height=240 - lines.BELOW, across=Across("t", "position t", 1, ticks=(1, 32, 64, 96, 128)),
+        shown=lambda value: f"{value:.1%}",
+    )  # fmt: skip
+    positions = range(1, CONTEXT + 1)
     shares = {
-        "average": [1 / at for at in range(1, CONTEXT + 1)],
-        "average-added": [(1 + 1 / at) / 2 for at in range(1, CONTEXT + 1)],
+        "average": Curve(tuple((at, 1 / at) for at in positions)),
+        "average-added": Curve(tuple((at, (1 + 1 / at) / 2) for at in positions)),
     }
-    rows, ends = [], []
-    for name, share in shares.items():
-        look = {"slot": style(name).slot, "name": AVERAGES.variant(name).short}
-        rows += [
-            {**look, "t": at, "share": share[at - 1], "kind": "here" * (at == t)}
-            for at in range(1, CONTEXT + 1)
-        ]
-        ends.append({**look, "at": share[-1], "value": f"{share[t - 1]:.1%}"})
-    x = vega.x_axis("t", CONTEXT, [1, 32, 64, 96, 128], "position t", first=1)
-    y = vega.y_axis("share", {"domain": [0, 1]}, [0, 0.25, 0.5, 0.75, 1], ".0%")
-    place = {"x": x, "y": y, "color": vega.COLOR}
-    dot = {"type": "point", "filled": True, "size": 70, "opacity": 1}
-    layers = [
-        *vega.levels(y, 1, CONTEXT),
-        vega.layer("shares", {"type": "line", "strokeWidth": 2.25}, place),
-        vega.layer("shares", dot, place, "here"),
-        *vega.gutter(y, CONTEXT),
+    drawn = [
+        Line(AVERAGES.variant(name).short, style(name), (curve,), here=t) for name, curve in shares.items()
     ]
-    return vega.chart(240, layers, {"shares": rows, "gutter": ends})
+    return lines.line_chart(shape, drawn)
 
 
 settings = Settings("averages", (*training.NAMES, "first", "second", "t"))

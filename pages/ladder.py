@@ -13,7 +13,7 @@ from lab.bench import instruments
 from lab.bench import training as bench
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Sweep
-from lab.charts import lines, vega
+from lab.charts import drawing, lines
 from lab.sections.ladder import notice, parts, view
 from lab.sections.ladder import own as ladder_own
 from lab.sections.ladder import probe as ladder_probe
@@ -55,7 +55,7 @@ def training(choice: Choice, now: Sweep, refused: str | None) -> None:
         with st.popover("Export", type="tertiary"):
             export.downloads(
                 f"{LADDER.id}-{choice.budget}",
-                lambda: lines.perplexity_chart(shape, parts.lines(now.again())),
+                lambda: lines.line_chart(shape, parts.lines(now.again())),
                 lambda: now.again().table(),
             )
 
@@ -64,7 +64,7 @@ def training(choice: Choice, now: Sweep, refused: str | None) -> None:
         moving = rungs if rungs.unended else of_the_reader(now)
         progress = moving.progress if moving.unended else 0.0
         with st.container(key="figure"):
-            vega.draw(lines.perplexity_chart(shape, parts.lines(now), progress), key="ladder.chart")
+            drawing.draw(lines.line_chart(shape, parts.lines(now), progress), key="ladder.chart")
         buys, best = (st.session_state[settings.key(name)] for name in ("buys", "best"))
         view.results(now, choice, notice.notice(rungs, buys, best))
         worth(rungs, choice)

@@ -13,7 +13,7 @@ from engine.probes import masks
 from lab import probes
 from lab.bench import training
 from lab.bench.training import Rows
-from lab.charts import vega
+from lab.charts import drawing
 from lab.sections.mask import charts, parts
 from lab.sections.mask import grid as score_grid
 from lab.settings import Settings, as_it_is, one_of, whole
@@ -56,7 +56,7 @@ def three_ways() -> None:
         with st.container(width=NARROW):
             st.markdown("**The averaging matrix** :gray[each row sums to 1, grey: masked]")
             zeros = np.zeros((masks.TOKENS, masks.TOKENS))
-            vega.draw(charts.weights_map(masks.mix(zeros).weights, zeros, causal=True), key="averaging")
+            drawing.draw(charts.weights_map(masks.mix(zeros).weights, zeros, causal=True), key="averaging")
 
 
 def _draw_again() -> None:
@@ -112,10 +112,10 @@ def grid() -> None:
         once, now = (masks.mix(scores, factor, causal=causal) for factor in (1.0, float(times)))
         with st.container(width=MAP):
             st.markdown(f"**Weights** :gray[softmax of the scores ×{times}]")
-            vega.draw(charts.weights_map(now.weights, scores * float(times), causal=causal), key="weights")
+            drawing.draw(charts.weights_map(now.weights, scores * float(times), causal=causal), key="weights")
         with st.container(width=312):
             st.markdown("**Mixed vectors** :gray[means of the six values]")
-            vega.draw(charts.mixture_plot(now.mixed), key="mixture")
+            drawing.draw(charts.mixture_plot(now.mixed), key="mixture")
     st.markdown(_read_out(scores, once, now, times, causal), width=frame.MEASURE)
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=560):
@@ -127,7 +127,7 @@ def grid() -> None:
             )
         with st.container(width=528):
             st.markdown("**Effective tokens of query 6** :gray[log scale across]")
-            vega.draw(charts.hardening_chart(scores, float(times), causal=causal), key="hardening")
+            drawing.draw(charts.hardening_chart(scores, float(times), causal=causal), key="hardening")
 
 
 def _read_out(scores: masks.Array, once: masks.Mixture, now: masks.Mixture, times: str, causal: bool) -> str:
@@ -185,7 +185,7 @@ def mask_value() -> None:
         with st.container(width=528):
             st.markdown(f"**Weight on what is masked** :gray[{kind}, mean over rows]")
             leaks = {value: found[kind, value].leaks for value in charts.CONSTANTS}
-            vega.draw(charts.leak_chart(leaks, size), key="leaks")
+            drawing.draw(charts.leak_chart(leaks, size), key="leaks")
             st.caption(
                 "500 grids of 6 × 6 normal scores. A cross ends a curve where scores no longer fit the type."
             )

@@ -10,7 +10,7 @@ from lab.bench import instruments, training
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Sweep, difference
 from lab.bench.training import Rows
-from lab.charts import vega
+from lab.charts import drawing
 from lab.sections.norm import blocks, start
 from lab.sections.norm import breaking as norm_breaking
 from lab.sections.norm.breaking import OVERS, PRESETS, RATES, USUAL, WARMUPS, Cut
@@ -111,7 +111,7 @@ def before(choice: Choice, which: str) -> None:
                 lambda: start.rows(measured),
             )
     with st.container(key="figure-start"):
-        vega.draw(start.chart(measured, which, chapters_text=chapters), key="norm.start")
+        drawing.draw(start.chart(measured, which, chapters_text=chapters), key="norm.start")
     with st.container(horizontal=True, gap="medium", key="results-start"):
         with st.container(width=training.TABLE_WIDTH):
             st.table(start.results(measured, which), border="horizontal", hide_index=True)
@@ -148,10 +148,10 @@ def during(sweep: Sweep, last: int) -> None:
             st.markdown(
                 ":small[**Last block over first** :gray[ratio of the two norms, log, over the steps]]"
             )
-            vega.draw(blocks.ratio_chart(sweep, last, at), key="norm.ratio")
+            drawing.draw(blocks.ratio_chart(sweep, last, at), key="norm.ratio")
         with st.container(width=WIDE, gap=None):
             st.markdown(f":small[**Gradient norm per block** :gray[log, after step {at:,}]]")
-            vega.draw(blocks.blocks_chart(sweep, at), key="norm.blocks")
+            drawing.draw(blocks.blocks_chart(sweep, at), key="norm.blocks")
     with st.container(horizontal=True, gap="medium", key="results-blocks"):
         with st.container(width=training.TABLE_WIDTH):
             st.table(blocks.results(sweep, at), border="horizontal", hide_index=True)
@@ -202,11 +202,11 @@ def breaking(choice: Choice, cut: Cut) -> Sweep:
             with st.container(width=WIDE, gap=None):
                 over = OVERS[cut.over].lower()
                 st.markdown(f":small[**Final perplexity** :gray[held out, log, over {over}; ✕ diverged]]")
-                vega.draw(norm_breaking.grid_chart(grid, cut), key=f"norm.grid.{cut.over}")
+                drawing.draw(norm_breaking.grid_chart(grid, cut), key=f"norm.grid.{cut.over}")
             with st.container(width=NARROW, gap=None):
                 st.markdown(":small[**Training loss of this row** :gray[nats, log, over the steps]]")
                 progress = now.progress if now.unended else 0.0
-                vega.draw(norm_breaking.curves_chart(now, cut, progress), key="norm.curves")
+                drawing.draw(norm_breaking.curves_chart(now, cut, progress), key="norm.curves")
         with st.container(horizontal=True, gap="medium", key="results-breaking"):
             with st.container(width=training.TABLE_WIDTH):
                 st.table(norm_breaking.results(grid, cut), border="horizontal", hide_index=True)

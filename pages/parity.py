@@ -8,7 +8,7 @@ from engine.probes import zoo
 from engine.sandbox import watcher
 from lab import probes
 from lab.bench import instruments
-from lab.charts import vega
+from lab.charts import drawing
 from lab.sections.parity import parts
 from lab.sections.parity.chart import Comparison, figure
 from lab.sections.parity.parts import BETS, LARGEST, MASKS, SCALES, STARTER, TESTS, TITLES
@@ -119,7 +119,7 @@ def comparing() -> None:
             lambda: comparison.table(**chosen),
         )
     with picture:
-        vega.draw(figure(comparison, **chosen), key="parity.chart")
+        drawing.draw(figure(comparison, **chosen), key="parity.chart")
     with st.container(horizontal=True, gap="medium", key="comparison"):
         with st.container(width=TABLE_WIDTH):
             precision = st.session_state[settings.key("precision")]

@@ -11,8 +11,8 @@ from lab.bench import tables
 from lab.bench import training as bench
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Sweep
+from lab.charts import drawing
 from lab.charts import lines as charts
-from lab.charts import vega
 from lab.sections.positions import alibi, parts, probes
 from lab.sections.positions.probes import Measured, Weights
 from lab.settings import Settings, as_it_is, one_of, whole
@@ -62,10 +62,12 @@ def training(choice: Choice) -> Sweep:
         with st.container(horizontal=True, gap="small", key="figure-positions"):
             with st.container(width=CURVES, gap=None):
                 st.markdown(f":small[**While training** :gray[at {parts.TRAINED} tokens]]")
-                vega.draw(charts.line_chart(curves, bench.chart_lines(now), progress), key="positions.curves")
+                drawing.draw(
+                    charts.line_chart(curves, bench.chart_lines(now), progress), key="positions.curves"
+                )
             with st.container(width=OVER_LENGTHS, gap=None):
                 st.markdown(":small[**The same weights on longer windows** :gray[once trained]]")
-                vega.draw(parts.chart(now), key="positions.lengths")
+                drawing.draw(parts.chart(now), key="positions.lengths")
         with st.container(horizontal=True, gap="medium", key="results"):
             with st.container(width=bench.TABLE_WIDTH):
                 results(now, choice)
@@ -131,7 +133,7 @@ def places() -> None:
     if asked and (weights := needed()) and (found := measured("places", weights)):
         st.markdown("**Perplexity by position** :gray[log scale, held out, 16 positions a point]")
         with st.container(key="figure-places"):
-            vega.draw(probes.places_chart(found), key="positions.places")
+            drawing.draw(probes.places_chart(found), key="positions.places")
         st.markdown(probes.places_words(found), width=frame.MEASURE)
         st.caption(f"{found['windows']} windows. {probes.whose(weights)}")
 
@@ -148,7 +150,7 @@ def untrained_rows() -> None:
     if asked and (weights := needed("learned")) and (found := measured("table", weights, busy=READING)):
         st.markdown("**Turned since the first step** :gray[degrees, a stroke a row]")
         with st.container(key="figure-rows"):
-            vega.draw(probes.rows_chart(found), key="positions.rows")
+            drawing.draw(probes.rows_chart(found), key="positions.rows")
         st.markdown(probes.rows_words(found), width=frame.MEASURE)
         st.caption(probes.whose(weights))
 
@@ -170,7 +172,7 @@ def diagonals(distance: str, head: str) -> None:
     if found := measured("diagonals", weights, busy="Scoring in a process of its own, some seconds"):
         st.markdown("**Score over the query’s place** :gray[first block, before the mask]")
         with st.container(key="figure-diagonals"):
-            vega.draw(probes.diagonal_chart(found, distance, head), key="positions.diagonals")
+            drawing.draw(probes.diagonal_chart(found, distance, head), key="positions.diagonals")
         with st.container(horizontal=True, gap="medium", key="results-diagonals"):
             with st.container(width=bench.TABLE_WIDTH):
                 styler = probes.diagonal_table(found, distance, head)
@@ -197,7 +199,7 @@ def rescaling() -> None:
         with st.container(horizontal=True, gap="medium", key="results-rescaled"):
             with st.container(width=bench.TABLE_WIDTH):
                 with st.container(key="figure-rescaled"):
-                    vega.draw(probes.rescaled_chart(found), key="positions.rescaled")
+                    drawing.draw(probes.rescaled_chart(found), key="positions.rescaled")
                 st.table(probes.rescaled_table(found), border="horizontal", hide_index=True)
                 st.caption(probes.whose(weights))
             with st.container(width=bench.NOTICE_WIDTH):
@@ -217,10 +219,10 @@ def slopes(heads: int) -> None:
     with st.container(horizontal=True, gap="medium", key="figure-slopes"):
         with st.container(width=bench.HALF, gap=None):
             st.markdown(":small[**Slope of each head** :gray[log scale; grey: the plain formula]]")
-            vega.draw(alibi.slopes_chart(heads), key="positions.slopes")
+            drawing.draw(alibi.slopes_chart(heads), key="positions.slopes")
         with st.container(width=bench.HALF, gap=None):
             st.markdown(":small[**What the penalty leaves of a weight** :gray[a line a head]]")
-            vega.draw(alibi.reach_chart(heads), key="positions.reach")
+            drawing.draw(alibi.reach_chart(heads), key="positions.reach")
     st.markdown(alibi.in_words(heads), width=frame.MEASURE)
 
 

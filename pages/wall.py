@@ -8,7 +8,7 @@ from engine.memory_wall.plan import Plan
 from engine.memory_wall.setting import CARDS_GB, IMPLEMENTATIONS, MAX_TOKENS
 from lab import probes
 from lab.bench import instruments, training
-from lab.charts import vega
+from lab.charts import drawing
 from lab.sections.wall import charts, parts
 from lab.sections.wall import cost as wall_cost
 from lab.sections.wall import find as wall_find
@@ -150,7 +150,7 @@ def figures(choice: Choice, found: Measurement) -> None:
         ):
             with st.container(width=FIGURE, gap=None):
                 st.markdown(f":small[**{title}** :gray[{note}]]")
-                vega.draw(spec, key=f"wall.{name}")
+                drawing.draw(spec, key=f"wall.{name}")
 
 
 def _now(plan: Plan | None) -> Measurement:
@@ -221,7 +221,7 @@ def find(choice: Choice) -> tuple[Plan, Measurement] | None:
             )
     with st.container(horizontal=True, gap="medium", key="figure-find"):
         with st.container(width=instruments.HALF, gap=None):
-            vega.draw(wall_find.chart(found), key="wall.find")
+            drawing.draw(wall_find.chart(found), key="wall.find")
         with st.container(width=instruments.HALF):
             st.table(wall_find.cards_table(found), border="horizontal", hide_index=True)
             st.caption("8.125 MB are set aside for cuBLAS, as on the chapter’s card. At most 100,000,000.")
@@ -272,7 +272,7 @@ def cost() -> None:
                 f"attention-share-{shape}", lambda: wall_cost.chart(shape), lambda: wall_cost.csv_rows(shape)
             )
     with st.container(key="figure-cost"):
-        vega.draw(wall_cost.chart(shape), key="wall.cost")
+        drawing.draw(wall_cost.chart(shape), key="wall.cost")
     with st.container(horizontal=True, gap="medium", key="wall-cost"):
         with st.container(width=training.TABLE_WIDTH):
             st.table(wall_cost.shares_table(shape), border="horizontal", hide_index=True)

@@ -7,7 +7,7 @@ from engine.data.languages.winograd import DECISION, FIRST
 from lab.bench import instruments
 from lab.bench import training as bench
 from lab.bench.sweep import Sweep
-from lab.charts import vega
+from lab.charts import drawing
 from lab.sections.winograd import parts, probe, proof_view, sections, seeds, setup
 from lab.sections.winograd.inside import Inside
 from lab.sections.winograd.parts import BAG_GUESSES, BLOCK_GUESSES
@@ -53,7 +53,7 @@ def training(sweep: Sweep, refused: str | None) -> None:
 
     def draw(now: Sweep) -> None:
         with st.container(key="figure"):
-            vega.draw(parts.chart(choice, shape, now), key="winograd.chart")
+            drawing.draw(parts.chart(choice, shape, now), key="winograd.chart")
         with st.container(horizontal=True, gap="medium", key="results"):
             with st.container(width=bench.TABLE_WIDTH):
                 for styler in (parts.results(now, choice), parts.shares(now)):

@@ -7,17 +7,20 @@ import re
 import tomllib
 from itertools import pairwise
 
+import altair as alt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from engine.system import paths
 from engine.system.errors import Unavailable
+from lab.charts import axes
 from lab.charts import lines as charts
-from lab.charts import vega
 from lab.charts.lines import Curve, Frame, Line
 from lab.shell import export
+from lab.shell.chapter import SECTIONS
 from lab.shell.styles import Style
+from tests.apptest import nodes, open_page
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 RULES = ((59.71, False), (248.05, True), (245.91, True), (60.45, False))
@@ -42,60 +45,89 @@ def kinds(chart, name, kind):
 
 def test_the_specification_is_the_same_at_every_tick():
     """Or the browser would draw the chart anew, losing zoom and place."""
-    early = charts.perplexity_chart(FRAME, lines(alone=(falling(60, 100),), odd=()), 0.1)
-    late = charts.perplexity_chart(FRAME, lines(), 0)
+    early = charts.line_chart(FRAME, lines(alone=(falling(60, 100),), odd=()), 0.1)
+    late = charts.line_chart(FRAME, lines(), 0)
     assert early.pop("datasets") != late.pop("datasets")
     assert early == late
 
 
+def test_a_frame_is_compiled_once_whatever_is_said_of_its_values(monkeypatch):
+    calls, compile_ = [], charts.compiled
+    monkeypatch.setattr(charts, "compiled", lambda *layers: calls.append(1) or compile_(*layers))
+    for rules, said in (((), str), (RULES, repr)):
+        frame = Frame(steps=777, low=30, high=1280, rules=rules, shown=said)
+        for progress in (0.1, 0.2):
+            charts.line_chart(frame, lines(), progress)
+    assert len(calls) == 1
+
+
+def test_rows_that_are_drawn_leave_the_kept_specification_as_it_was():
+    first = charts.line_chart(FRAME, lines())
+    first["datasets"]["rules"].append({"perplexity": 1, "text": "of one chart"})
+    first["layer"] = []
+    second = charts.line_chart(FRAME, lines())
+    assert second["layer"]
+    assert "of one chart" not in json.dumps(second)
+
+
+@pytest.mark.parametrize("path", [section.path.stem for section in SECTIONS if section.built] + ["home"])
+def test_every_chart_of_a_page_is_sound_vega_lite_and_holds_no_colour(text, path):
+    """They are compiled without being checked, which takes several times as long."""
+    for drawn in {node.proto.spec for node in nodes(open_page(path)) if node.type == "vega_lite_chart"}:
+        spec = json.loads(drawn)
+        assert not HEX.search(drawn)
+        alt.LayerChart.from_dict({key: spec[key] for key in ("layer", "config", "height")}, validate=True)
+
+
 def test_no_colour_stands_in_the_code():
-    chart = charts.perplexity_chart(FRAME, lines(), 0.5)
+    chart = charts.line_chart(FRAME, lines(), 0.5)
     assert not HEX.search(json.dumps(chart))
     for folder in ("lab", "pages"):
         for path in (paths.ROOT / folder).rglob("*.py"):
             assert not HEX.search(path.read_text(encoding="utf-8")), path
-    domains = re.findall(r'"slot", "type": "nominal", "scale": ({[^}]*})', json.dumps(chart))
-    assert domains
-    assert all(json.loads(domain) == {"domain": list(vega.SLOTS)} for domain in domains)
+    colours = [layer["encoding"]["color"] for layer in chart["layer"] if "color" in layer.get("encoding", {})]
+    assert colours
+    assert all(colour["field"] == "slot" for colour in colours)
+    assert all(colour["scale"] == {"domain": list(axes.SLOTS)} for colour in colours), "of the theme"
 
 
 def test_a_seed_each_a_mean_and_a_head():
-    chart = charts.perplexity_chart(FRAME, lines(), 0)
+    chart = charts.line_chart(FRAME, lines(), 0)
     assert {row["series"] for row in kinds(chart, "curves", "seed")} == {"no context 0", "no context 1"}
     means = [row for row in kinds(chart, "curves", "mean") if row["name"] == "no context"]
     assert means[0]["perplexity"] == pytest.approx(961)
     assert [row["step"] for row in kinds(chart, "ends", "head")] == [3000, 3000]
     assert [row["value"] for row in chart["datasets"]["gutter"]] == ["61.3", "248.3"]
-    assert chart["datasets"]["done"] == [{"from": None, "to": None}]
+    assert "from" not in chart["datasets"]["done"][0]
 
 
 def test_names_are_data_and_never_name_a_field():
-    chart = charts.perplexity_chart(FRAME, lines(), 0)
+    chart = charts.line_chart(FRAME, lines(), 0)
     assert ODD in {row["name"] for row in chart["datasets"]["curves"]}
     del chart["datasets"]
     assert ODD not in json.dumps(chart)
 
 
 def test_a_diverged_run_keeps_its_curve_with_a_cross_and_a_dash():
-    chart = charts.perplexity_chart(FRAME, lines(odd=(falling(300, 400, diverged=True),)), 0)
+    chart = charts.line_chart(FRAME, lines(odd=(falling(300, 400, diverged=True),)), 0)
     assert [row["step"] for row in kinds(chart, "ends", "cross")] == [400]
     assert chart["datasets"]["gutter"][1]["value"] == "–"
     one_of_two = (falling(60), falling(70, 400, diverged=True))
-    chart = charts.perplexity_chart(FRAME, lines(alone=one_of_two, odd=()), 0)
+    chart = charts.line_chart(FRAME, lines(alone=one_of_two, odd=()), 0)
     assert [row["value"] for row in chart["datasets"]["gutter"]] == ["60.3"]
     assert len(kinds(chart, "ends", "cross")) == 1
 
 
 def test_the_x_axis_is_the_progress_bar():
-    chart = charts.perplexity_chart(FRAME, [], 0.25)
+    chart = charts.line_chart(FRAME, [], 0.25)
     assert chart["datasets"]["done"] == [{"from": 0, "to": 750}]
 
 
 def test_close_figures_of_the_chapter_share_a_label():
-    labels = [row["text"] for row in charts.perplexity_chart(FRAME, [])["datasets"]["rules"] if row["text"]]
+    labels = [row["text"] for row in charts.line_chart(FRAME, [])["datasets"]["rules"] if row["text"]]
     assert labels == ["chapter 59.71 and 60.45", "chapter about 248 and 246"]
     quick = Frame(steps=100, low=30, high=1280, rules=RULES[:1], note=", after 3,000 steps")
-    assert charts.perplexity_chart(quick, [])["datasets"]["rules"][-1]["text"].endswith("after 3,000 steps")
+    assert charts.line_chart(quick, [])["datasets"]["rules"][-1]["text"].endswith("after 3,000 steps")
 
 
 @given(some.lists(some.floats(0, 255), max_size=12))
@@ -135,7 +167,7 @@ def test_pixel_and_value_are_inverse():
 
 
 def test_pictures_are_drawn_in_the_light_palette_without_a_browser():
-    chart = charts.perplexity_chart(FRAME, lines(), 0)
+    chart = charts.line_chart(FRAME, lines(), 0)
     drawn = export.picture(chart, "svg").decode()
     light = tomllib.loads((paths.ROOT / "lab" / ".streamlit" / "config.toml").read_text())["theme"]["light"]
     assert light["chartCategoricalColors"][2].lower() in drawn.lower()
@@ -168,7 +200,7 @@ def test_the_server_is_set_up_as_the_pages_need():
     assert config["server"]["address"] == "localhost"
     assert config["browser"]["gatherUsageStats"] is False
     for theme in ("light", "dark"):
-        assert len(config["theme"][theme]["chartCategoricalColors"]) == len(vega.SLOTS)
+        assert len(config["theme"][theme]["chartCategoricalColors"]) == len(axes.SLOTS)
 
 
 def test_the_style_sheet_stays_small():

@@ -16,7 +16,7 @@ from engine.runs.store import open_store
 from lab.bench import instruments, status, tables
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Row, Sweep, difference
-from lab.charts import lines, vega
+from lab.charts import drawing, lines
 from lab.charts.lines import Frame, Line
 from lab.settings import Settings, one_of
 from lab.shell import export
@@ -61,9 +61,9 @@ def show(
     paused = _figure_title(experiment, sweep, choice, frame)
 
     def draw(now: Sweep) -> None:
-        chart = lines.perplexity_chart(frame, chart_lines(now), now.progress if now.unended else 0.0)
+        chart = lines.line_chart(frame, chart_lines(now), now.progress if now.unended else 0.0)
         with st.container(key="figure"):
-            vega.draw(chart, key=f"{experiment.id}.chart")
+            drawing.draw(chart, key=f"{experiment.id}.chart")
         with st.container(horizontal=True, gap="medium", key="results"):
             with st.container(width=TABLE_WIDTH):
                 _table(now, choice)
@@ -199,7 +199,7 @@ def _figure_title(experiment: Experiment, sweep: Sweep, choice: Choice, frame: F
         with st.popover("Export", type="tertiary"):
             export.downloads(
                 f"{experiment.id}-{choice.budget}",
-                lambda: lines.perplexity_chart(frame, chart_lines(sweep.again())),
+                lambda: lines.line_chart(frame, chart_lines(sweep.again())),
                 lambda: sweep.again().table(),
             )
     return paused

@@ -4,12 +4,33 @@ Its specification depends on the frame alone and the curves are named data besid
 browser keeps the drawing and moves the lines.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
-from lab.charts.vega import COLOR, DASH, GRAY, GUTTER, INK, Spec, chart, gutter, layer, levels, x_axis, y_axis
+import altair as alt
+
+from lab.charts.axes import (
+    COLOR,
+    CROSS,
+    DASH,
+    DASHED,
+    GUTTER,
+    INK,
+    dot,
+    gutter,
+    labels,
+    levels,
+    note,
+    of,
+    rows,
+    x_axis,
+    y_axis,
+)
+from lab.charts.drawing import Rows, Spec, compiled, fed
 from lab.shell.styles import Style
 from lab.words import quantity
 
@@ -25,7 +46,7 @@ Point = tuple[float, float]
 class Across:
     """The horizontal axis, where it is not steps from 0 on.
 
-    ticks: by default a few round ones. form: of their labels.
+    ticks: by default a few round ones. form: of their labels; texts: in place of those numbers.
     """
 
     field: str = "step"
@@ -34,6 +55,7 @@ class Across:
     log: bool = False
     ticks: tuple[float, ...] = ()
     form: str = ",d"
+    texts: tuple[str, ...] = ()
 
 
 STEPS = Across()
@@ -41,7 +63,7 @@ STEPS = Across()
 
 @dataclass(frozen=True)
 class Frame:
-    """All that is known of a chart before a run exists.
+    """All that is known of a chart before a run exists. Equal ones have one specification between them.
 
     steps: where the horizontal axis ends. low, high: bounds of the vertical one.
     rules: (value, inferred) of the chapter's figures; note: said after their labels.
@@ -49,23 +71,58 @@ class Frame:
     log, ticks, form: of the vertical axis; its ticks are 1, 3, 10, 30, ... if none are given.
     shown: a value as text; printed: a figure of the chapter's, which may be inferred.
     height: px for the curves; gutter: share of the width right of them; names: whether it holds any.
+    labels: px at least for the numbers of the vertical axis.
+    over: what makes further layers on top of the curves, over datasets of their own.
     """
 
     steps: int
     low: float
     high: float
-    rules: tuple[tuple[float, bool], ...] = ()
-    note: str = ""
+    rules: tuple[tuple[float, bool], ...] = dataclasses.field(default=(), compare=False)
+    note: str = dataclasses.field(default="", compare=False)
     field: str = "perplexity"
     log: bool = True
     ticks: tuple[float, ...] = ()
     form: str = "~r"
-    shown: Callable[[float | None], str] = quantity
-    printed: Callable[[float, bool], str] = lambda value, inferred: quantity(value, 0 if inferred else 2)
+    shown: Callable[[float | None], str] = dataclasses.field(default=quantity, compare=False)
+    printed: Callable[[float, bool], str] = dataclasses.field(
+        default=lambda value, inferred: quantity(value, 0 if inferred else 2), compare=False
+    )
     height: int = PLOT_HEIGHT
     gutter: float = GUTTER
     names: bool = True
     across: Across = STEPS
+    labels: int = 0
+    over: tuple["Layers", ...] = ()
+
+    @cached_property
+    def x(self) -> alt.X:
+        """The horizontal axis."""
+        across = self.across
+        ticks = across.ticks or tuple(step_ticks(self.steps))
+        texts = {"labelExpr": labels(across.texts, f"indexof({list(ticks)}, datum.value)")}
+        return x_axis(
+            across.field,
+            self.steps,
+            ticks,
+            across.title,
+            across.first,
+            log=across.log,
+            gutter=self.gutter,
+            form=across.form,
+            **(texts if across.texts else {}),
+        )
+
+    @cached_property
+    def y(self) -> alt.Y:
+        """The vertical axis."""
+        ticks = self.ticks or [
+            tick
+            for tick in (10**decade * lead for decade in range(-1, 7) for lead in (1, 3))
+            if self.low * 1.1 < tick < self.high
+        ]
+        least = {"minExtent": self.labels} if self.labels else {}
+        return y_axis(self.field, self.low, self.high, ticks, self.form, log=10 if self.log else 0, **least)
 
     def pixel(self, value: float) -> float:
         """Distance from the top of the plot."""
@@ -82,6 +139,9 @@ class Frame:
         return float(self.high * (self.low / self.high) ** share)
 
 
+Layers = Callable[[Frame], Sequence[alt.Chart]]
+
+
 @dataclass(frozen=True)
 class Curve:
     """One run: its evaluations so far, and whether it ended by diverging."""
@@ -92,15 +152,30 @@ class Curve:
 
 @dataclass(frozen=True)
 class Line:
-    """One variant: its name, its look, and a curve a seed."""
+    """One variant: its name, its look, and a curve a seed.
+
+    here: where the reader stands on it, in place of its last point: what the dot and the value are of.
+    """
 
     name: str
     style: Style
     curves: tuple[Curve, ...]
+    here: float | None = None
+
+    @property
+    def head(self) -> Point | None:
+        """The point that its value is of; None where it has none there."""
+        mean = mean_curve(self.curves)
+        if self.here is None:
+            return mean[-1] if mean else None
+        return next((point for point in mean if point[0] == self.here), None)
 
 
-def line_chart(frame: Frame, lines: Sequence[Line], progress: float = 0.0) -> Spec:
-    """The chart of some variants. progress: the share of the work that is done, 0 when nothing is running."""
+def line_chart(frame: Frame, lines: Sequence[Line], progress: float = 0.0, **more: Rows) -> Spec:
+    """The chart of some variants. progress: the share of the work that is done, 0 when nothing is running.
+
+    more: rows of the datasets that the frame's further layers are over.
+    """
     curves: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     for line in lines:
@@ -115,20 +190,18 @@ def line_chart(frame: Frame, lines: Sequence[Line], progress: float = 0.0) -> Sp
                 ends.append({**look, frame.across.field: step, frame.field: value, "kind": "cross"})
         mean = mean_curve(line.curves)
         curves += _rows(frame, mean, {**look, "series": line.name, "kind": "mean"})
-        if mean:
-            head = {frame.across.field: mean[-1][0], frame.field: mean[-1][1]}
-            ends.append({**look, **head, "kind": "head"})
-    datasets = {
-        "curves": curves or [{"kind": ""}],
-        "ends": ends or [{"kind": ""}],
-        "gutter": (frame.names and _gutter(frame, lines)) or [{"value": ""}],
-        "done": [{"from": 0, "to": frame.steps * progress}] if progress else [{"from": None, "to": None}],
-        "rules": _rules(frame) or [{"text": ""}],
-    }
-    return chart(frame.height + BELOW, _layers(frame), datasets)
-
-
-perplexity_chart = line_chart  # what a frame draws if nothing else is said
+        if line.head:
+            step, value = line.head
+            ends.append({**look, frame.across.field: step, frame.field: value, "kind": "head"})
+    return fed(
+        _compiled(frame),
+        curves=curves,
+        ends=ends,
+        gutter=_gutter(frame, lines) if frame.names else [],
+        done=[{"from": 0, "to": frame.steps * progress}] if progress else [],
+        rules=_rules(frame),
+        **more,
+    )
 
 
 def mean_curve(curves: Iterable[Curve]) -> list[Point]:
@@ -178,17 +251,17 @@ def _rows(frame: Frame, points: Sequence[Point], look: dict[str, Any]) -> list[d
 
 def _gutter(frame: Frame, lines: Sequence[Line]) -> list[dict[str, Any]]:
     """One row a variant that has begun: its value now (a dash when it diverged), its dot, its name."""
-    rows, wanted = list[dict[str, Any]](), list[float]()
+    names, wanted = list[dict[str, Any]](), list[float]()
     for line in lines:
         mean = mean_curve(line.curves)
         if mean:
-            lost = all(curve.diverged for curve in line.curves if curve.points)
-            value = "–" if lost else frame.shown(mean[-1][1])
-            rows.append({"name": line.name, "slot": line.style.slot, "value": value})
+            lost = line.here is None and all(curve.diverged for curve in line.curves if curve.points)
+            value = "–" if lost or not line.head else frame.shown(line.head[1])
+            names.append({"name": line.name, "slot": line.style.slot, "value": value})
             wanted.append(frame.pixel(mean[-1][1]))
-    for row, pixel in zip(rows, apart(wanted, LABEL_GAP, frame.height), strict=True):
+    for row, pixel in zip(names, apart(wanted, LABEL_GAP, frame.height), strict=True):
         row["at"] = frame.value(pixel)
-    return rows
+    return names
 
 
 def _rules(frame: Frame) -> list[dict[str, Any]]:
@@ -200,64 +273,55 @@ def _rules(frame: Frame) -> list[dict[str, Any]]:
             groups[-1].append(rule)
         else:
             groups.append([rule])
-    rows: list[dict[str, Any]] = [{frame.field: value, "text": ""} for value, _ in frame.rules]
+    drawn: list[dict[str, Any]] = [{frame.field: value, "text": ""} for value, _ in frame.rules]
     for group in groups:
         inferred = any(guess for _, guess in group)
         named = [frame.printed(rule[0], inferred) for rule in frame.rules if rule in group]
         listed = " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
         text = f"chapter {'about ' if inferred else ''}{listed}{frame.note}"
-        rows.append({frame.field: group[0][0], "text": text})
-    return rows
+        drawn.append({frame.field: group[0][0], "text": text})
+    return drawn
 
 
-def _layers(frame: Frame) -> list[Spec]:
-    across = frame.across
-    ticks = list(frame.ticks) or [
-        tick
-        for tick in (10**decade * lead for decade in range(-1, 7) for lead in (1, 3))
-        if frame.low * 1.1 < tick < frame.high
+@lru_cache(maxsize=256)
+def _compiled(frame: Frame) -> Spec:
+    x, y, first, last = frame.x, frame.y, frame.across.first, frame.steps
+    rules, curves = rows("rules").encode(y=y), {"x": x, "y": y, "color": COLOR}
+    seeds, means = (rows("curves", kind).encode(**curves) for kind in ("seed", "mean"))
+    heads, crosses = (rows("ends", kind).encode(**curves) for kind in ("head", "cross"))
+    told = [
+        alt.Tooltip(field="name", title="model"),
+        alt.Tooltip(field=frame.across.field, format=frame.across.form),
+        alt.Tooltip(field=frame.field, format=",.2f" if frame.form == "~r" else frame.form),
     ]
-    x = x_axis(
-        across.field,
-        frame.steps,
-        list(across.ticks) or step_ticks(frame.steps),
-        across.title,
-        across.first,
-        log=across.log,
-        gutter=frame.gutter,
-        form=across.form,
+    series = alt.Detail(field="series")
+    return compiled(
+        frame.height + BELOW,
+        *levels(y, first, last),
+        rules.mark_rule(**DASHED).encode(x=alt.XDatum(first), x2=alt.X2Datum(last)),
+        note(rules.encode(x=alt.XDatum(last)), align="right", dx=-4, dy=11),
+        seeds.mark_line(strokeWidth=1, opacity=0.35, clip=True).encode(detail=series),
+        means.mark_line(strokeWidth=2.25, clip=True).encode(detail=series, strokeDash=DASH),
+        dot(means, 160, opacity=0, clip=True).encode(tooltip=told),  # unseen, to be pointed at
+        dot(heads, 48, clip=True),
+        crosses.mark_point(shape=CROSS, size=60, strokeWidth=2, opacity=1),
+        *(gutter(y, last) if frame.names else []),
+        rows("done")
+        .mark_rule(color=INK, strokeWidth=3)
+        .encode(x=of(x, "from"), x2=alt.X2(field="to"), y=alt.value("height")),
+        *(layer for layers in frame.over for layer in layers(frame)),
     )
-    scale = {"type": "log"} if frame.log else {}
-    y = y_axis(frame.field, {**scale, "domain": [frame.low, frame.high]}, ticks, frame.form)
-    place = {"x": x, "y": y, "color": COLOR}
-    to_the_end = {"x": {"datum": across.first}, "x2": {"datum": frame.steps}, "y": y}
-    chapter = {"type": "rule", "color": GRAY, "strokeDash": [3, 3], "strokeWidth": 1.25}
-    note = {"type": "text", "color": GRAY, "align": "right", "dx": -4, "dy": 11, "fontSize": 12}
-    seed = {"type": "line", "strokeWidth": 1, "opacity": 0.35, "clip": True}
-    mean = {"type": "line", "strokeWidth": 2.25, "clip": True}
-    unseen = {"type": "point", "filled": True, "size": 160, "opacity": 0, "clip": True}  # to be pointed at
-    head = {"type": "point", "filled": True, "size": 48, "opacity": 1, "clip": True}
-    cross = {"type": "point", "shape": "M-1,-1L1,1M-1,1L1,-1", "size": 60, "strokeWidth": 2, "opacity": 1}
-    progress = {"type": "rule", "color": INK, "strokeWidth": 3}
-    hover = [
-        {"field": "name", "title": "model"},
-        {"field": across.field, "format": across.form},
-        {"field": frame.field, "format": ",.2f" if frame.form == "~r" else frame.form},
-    ]
-    series = {"field": "series"}
-    done = {"x": {**x, "field": "from"}, "x2": {"field": "to"}, "y": {"value": "height"}}
-    return [
-        *levels(y, across.first, frame.steps),
-        layer("rules", chapter, to_the_end),
-        layer("rules", note, {"x": {"datum": frame.steps}, "y": y, "text": {"field": "text"}}),
-        layer("curves", seed, {**place, "detail": series}, "seed"),
-        layer("curves", mean, {**place, "detail": series, "strokeDash": DASH}, "mean"),
-        layer("curves", unseen, {**place, "tooltip": hover}, "mean"),
-        layer("ends", head, place, "head"),
-        layer("ends", cross, place, "cross"),
-        *(gutter(y, frame.steps) if frame.names else []),
-        layer("done", progress, done),
-    ]
+
+
+def edge(frame: Frame) -> list[alt.Chart]:
+    """A dashed rule down at the places of the dataset "edge", with their text at the top, right of it."""
+    layer = rows("edge").encode(x=frame.x)
+    return [layer.mark_rule(**DASHED), note(layer.encode(y=alt.value(0)), align="left", dx=5, dy=8)]
+
+
+def here(frame: Frame) -> list[alt.Chart]:
+    """A rule down at the place of the dataset "here", where the reader stands."""
+    return [rows("here").mark_rule(color=INK, strokeWidth=1.25).encode(x=frame.x)]
 
 
 def step_ticks(steps: int) -> list[int]:

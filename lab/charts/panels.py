@@ -5,12 +5,11 @@ Each panel is a chart of its own and of fixed width, so that a narrow window wra
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import streamlit as st
 
+from lab.charts import drawing
 from lab.charts import lines as charts
-from lab.charts import vega
 from lab.charts.lines import STEPS, Across, Frame, Line
 from lab.words import quantity
 
@@ -56,26 +55,17 @@ def draw(parts: Sequence[Part], last: int, key: str, progress: float = 0.0, acro
         for part, frame, width in _framed(parts, last, across):
             with st.container(width=width, gap=None):
                 st.markdown(f":small[**{part.panel.title}** :gray[{part.panel.note}]]")
-                vega.draw(charts.line_chart(frame, part.lines, progress), key=f"{key}.{part.panel.metric}")
+                drawing.draw(charts.line_chart(frame, part.lines, progress), key=f"{key}.{part.panel.metric}")
 
 
-def together(parts: Sequence[Part], last: int, across: Across = STEPS) -> vega.Spec:
+def together(parts: Sequence[Part], last: int, across: Across = STEPS) -> drawing.Spec:
     """The row as one chart, for a file."""
-    charts_of_all: list[vega.Spec] = []
-    datasets: dict[str, Any] = {}
-    config: vega.Spec = {}
+    drawn = {}
     for part, frame, width in _framed(parts, last, across):
-        spec = charts.line_chart(frame, part.lines)
-        config = spec.pop("config")
-        own = {name: f"{part.panel.metric}.{name}" for name in spec["datasets"]}
-        datasets |= {own[name]: rows for name, rows in spec.pop("datasets").items()}
-        for layer in spec["layer"]:
-            if name := layer["data"].get("name"):
-                layer["data"] = {"name": own[name]}
         title = {"text": part.panel.title, "subtitle": part.panel.note, "anchor": "start"}
-        charts_of_all.append({**spec, "height": frame.height, "width": width - AXIS, "title": title})
-    resolve = {"scale": {"color": "shared", "strokeDash": "shared"}}
-    return {"hconcat": charts_of_all, "resolve": resolve, "config": config, "datasets": datasets}
+        size = {"height": frame.height, "width": width - AXIS}
+        drawn[part.panel.metric] = {**charts.line_chart(frame, part.lines), **size, "title": title}
+    return drawing.together(drawn, "hconcat")
 
 
 def table(parts: Sequence[Part]) -> Iterator[tuple[object, ...]]:

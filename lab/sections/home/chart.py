@@ -3,13 +3,17 @@
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+import altair as alt
 
 from engine.chapter import reference
 from engine.chapter.experiments import EXPERIMENTS, ChapterValue, Experiment
 from engine.data import corpus
 from engine.runs.store import Run
-from lab.charts.vega import COLOR, GRAY, INK, Spec, chart
+from lab.charts.axes import BARE, COLOR, GRAY, INK, dot, labels, rows
+from lab.charts.drawing import Rows, Spec, compiled, fed
 from lab.shell.styles import style
 
 METRIC = "validation_perplexity"
@@ -87,77 +91,66 @@ def _only_quick(row: Rung) -> bool:
     return row.yours is None and row.quick is not None
 
 
-def height(rows: Sequence[Rung]) -> int:
+def height(names: Sequence[object]) -> int:
     """Of the whole chart, in px."""
-    return AXIS + ROW * len(rows)
+    return AXIS + ROW * len(names)
 
 
-def spec(rows: Sequence[Rung]) -> Spec:
+def spec(rungs: Sequence[Rung]) -> Spec:
     """The dot plot. A quick figure is pale: it says little about what the chapter prints."""
-    low, high = _bounds(rows)
-    names = "[" + ", ".join(f"'{row.name}'" for row in rows) + "]"
-    x = {
-        "field": "value",
-        "type": "quantitative",
-        "scale": {"type": "log", "domain": [low, high], "nice": False},
-        "axis": {
-            "orient": "top",
-            "values": [v for v in _ROUND if low <= v <= high],
-            "format": "~r",
-            "title": None,
-            "grid": False,
-            "domain": False,
-            "ticks": False,
-            "labelOverlap": "greedy",
-        },
-    }
-    y = {
-        "field": "row",
-        "type": "quantitative",
-        "scale": {"domain": [len(rows) - 0.5, -0.5], "nice": False, "zero": False},
-        "axis": {
-            "values": list(range(len(rows))),
-            "labelExpr": f"{names}[datum.value]",
-            "labelColor": INK,
-            "labelLimit": 220,
-            "title": None,
-            "grid": False,
-            "domain": False,
-            "ticks": False,
-            "labelPadding": 10,
-        },
-    }
-    tooltip = [
-        {"field": "name", "title": "model"},
-        {"field": "kind", "title": "whose"},
-        {"field": "said", "title": "held-out perplexity"},
+    shape = _plot(tuple(rung.name for rung in rungs), *_bounds(rungs))
+    return fed(shape, rows=[{"row": i} for i in range(len(rungs))], marks=_marks(rungs))
+
+
+@lru_cache
+def _plot(names: tuple[str, ...], low: float, high: float) -> Spec:
+    x = alt.X(
+        field="value",
+        type="quantitative",
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
+        axis=alt.Axis(
+            orient="top",
+            values=[value for value in _ROUND if low <= value <= high],
+            format="~r",
+            title=None,
+            labelOverlap="greedy",
+            **BARE,
+        ),
+    )
+    y = alt.Y(
+        field="row",
+        type="quantitative",
+        scale=alt.Scale(domain=[len(names) - 0.5, -0.5], nice=False, zero=False),
+        axis=alt.Axis(
+            values=list(range(len(names))),
+            labelExpr=labels(names),
+            labelColor=INK,
+            labelLimit=220,
+            labelPadding=10,
+            title=None,
+            **BARE,
+        ),
+    )
+    told = [
+        alt.Tooltip(field="name", title="model"),
+        alt.Tooltip(field="whose"),
+        alt.Tooltip(field="said", title="held-out perplexity"),
     ]
-
-    def layer(kind: str, mark: Spec, **encoding: Any) -> Spec:
-        return {
-            "data": {"name": "marks"},
-            "transform": [{"filter": f"datum.mark == '{kind}'"}],
-            "mark": {"opacity": 1, **mark},
-            "encoding": {"x": x, "y": y, "tooltip": tooltip, **encoding},
-        }
-
-    gray = {"color": GRAY}
-    rules = {
-        "data": {"name": "rows"},
-        "mark": {"type": "rule", "opacity": 0.25, **gray},
-        "encoding": {"x": {"datum": low}, "x2": {"datum": high}, "y": y},
-    }
-    layers = [
-        rules,
-        layer("range", {"type": "rule", "strokeWidth": 10, **gray, "opacity": 0.4}, x2={"field": "to"}),
-        layer("printed", {"type": "tick", "thickness": 2.5, "size": 16, **gray}),
-        layer("quick", {"type": "point", "filled": True, "size": 60, "opacity": 0.4}, color=COLOR),
-        layer("chapter", {"type": "point", "filled": True, "size": 60}, color=COLOR),
+    ranges, printed, quick, yours, shipped = (
+        rows("marks", kind).encode(x=x, y=y, tooltip=told)
+        for kind in ("range", "printed", "quick", "chapter", "reference")
+    )
+    across = rows("rows").encode(x=alt.XDatum(low), x2=alt.X2Datum(high), y=y)
+    return compiled(
+        height(names),
+        across.mark_rule(color=GRAY, opacity=0.25),
+        ranges.mark_rule(strokeWidth=10, color=GRAY, opacity=0.4).encode(x2=alt.X2(field="to")),
+        printed.mark_tick(thickness=2.5, size=16, color=GRAY, opacity=1),
+        dot(quick, 60, opacity=0.4).encode(color=COLOR),
+        dot(yours, 60).encode(color=COLOR),
         # On top and wider, so that it shows around a dot at the same place.
-        layer("reference", {"type": "point", "size": 90, "strokeWidth": 1.5, **gray}),
-    ]
-    datasets = {"rows": [{"row": i} for i in range(len(rows))], "marks": _marks(rows)}
-    return chart(height(rows), layers, datasets)
+        shipped.mark_point(size=90, strokeWidth=1.5, color=GRAY, opacity=1),
+    )
 
 
 _ROUND = [lead * 10**decade for decade in range(-1, 7) for lead in (1, 1.5, 2, 3, 4, 5, 6, 8)]
@@ -165,9 +158,9 @@ _ROUND = [lead * 10**decade for decade in range(-1, 7) for lead in (1, 1.5, 2, 3
 _NARROWEST = 0.008
 
 
-def _marks(rows: Sequence[Rung]) -> list[dict[str, Any]]:
+def _marks(rungs: Sequence[Rung]) -> Rows:
     marks: list[dict[str, Any]] = []
-    for i, row in enumerate(rows):
+    for i, row in enumerate(rungs):
         figures: list[tuple[str, str, float | None]] = [
             ("reference", "shipped reference", row.reference),
             ("chapter", "yours", row.yours),
@@ -177,12 +170,12 @@ def _marks(rows: Sequence[Rung]) -> list[dict[str, Any]]:
             figures.append(("printed", "chapter, printed", row.chapter.low))
         base = {"row": i, "name": row.name, "slot": style(row.variant).slot}
         marks += [
-            {**base, "mark": mark, "kind": kind, "value": value, "said": f"{value:,.2f}"}
-            for mark, kind, value in figures
+            {**base, "kind": kind, "whose": whose, "value": value, "said": f"{value:,.2f}"}
+            for kind, whose, value in figures
             if value is not None
         ]
         if row.chapter is not None and not row.chapter.printed:
-            marks.append({**base, "mark": "range", "kind": "chapter, inferred", **_range(row.chapter)})
+            marks.append({**base, "kind": "range", "whose": "chapter, inferred", **_range(row.chapter)})
     return marks
 
 

@@ -1,10 +1,15 @@
 """What is left of the ability when heads are taken away: table, chart, and what it says of sharing."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import altair as alt
+
 from lab.bench import tables
-from lab.charts import vega
+from lab.charts.axes import x_axis
+from lab.charts.bars import dots, named
+from lab.charts.drawing import Spec, compiled, fed
 from lab.sections.induction.formation import ROLES, mark, score
 from lab.sections.induction.parts import percent
 from lab.sections.induction.probe import Measured, head_name, listed
@@ -57,39 +62,27 @@ def _left(share: float, found: Measured) -> str:
     return f":red[{percent(share)}]" if found["accuracy"] - share > NEEDED else percent(share)
 
 
-def chart(found: Measured, own: Measured | None) -> vega.Spec:
+def chart(found: Measured, own: Measured | None) -> Spec:
     """A dot a thing taken away: zeros filled, means a ring; dashed rules: nothing taken, nothing known."""
-    lines, rows = _lines(found, own), []
+    lines = _lines(found, own)
+    marks = []
     for label, name, taken in lines:
         slot = "sky" if name.startswith("yours") else label.removeprefix(":").partition("[")[0]
-        for way in ("zero", "mean"):
-            rows.append({"name": name, "way": way, "slot": slot, "kind": way, "left": taken[way]})
-    order = [name for _, name, _ in lines]
-    x = vega.x_axis("left", 1, [0, 0.25, 0.5, 0.75, 1], "right on the second half", form=".0%", gutter=0.03)
-    axis = {
-        "title": None,
-        "domain": False,
-        "ticks": False,
-        "grid": True,
-        "gridOpacity": 0.2,
-        "labelLimit": 260,
-    }
-    y = {"field": "name", "type": "nominal", "sort": order, "axis": axis}
-    place = {"x": x, "y": y, "color": vega.COLOR}
+        marks += [{"name": name, "slot": slot, "kind": way, "left": taken[way]} for way in ("zero", "mean")]
+    levels = [{"at": found["accuracy"]}, {"at": found["early_accuracy"]}]
+    return fed(_plot(tuple(name for _, name, _ in lines)), dots=marks, levels=levels)
+
+
+@lru_cache
+def _plot(names: tuple[str, ...]) -> Spec:
+    x = x_axis("left", 1, [0, 0.25, 0.5, 0.75, 1], "right on the second half", form=".0%", gutter=0.03)
     told = [
-        {"field": "name", "title": "taken away"},
-        {"field": "way", "title": "instead"},
-        {"field": "left", "title": "right", "format": ".1%"},
+        alt.Tooltip(field="name", title="taken away"),
+        alt.Tooltip(field="kind", title="instead"),
+        alt.Tooltip(field="left", title="right", format=".1%"),
     ]
-    rule = {"type": "rule", "color": vega.GRAY, "strokeDash": [3, 3], "strokeWidth": 1.25}
-    point = {"type": "point", "size": 70, "opacity": 1}
-    layers = [
-        vega.layer("levels", rule, {"x": x}),
-        vega.layer("left", {**point, "filled": False}, {**place, "tooltip": told}, "mean"),
-        vega.layer("left", {**point, "filled": True}, {**place, "tooltip": told}, "zero"),
-    ]
-    levels = [{"left": found["accuracy"]}, {"left": found["early_accuracy"]}]
-    return vega.chart(ROW * len(order) + 50, layers, {"left": rows, "levels": levels})
+    y = named("name", names, grid=True, gridOpacity=0.2)
+    return compiled(ROW * len(names) + 50, *dots(x, y, "zero", "mean", told))
 
 
 def csv_rows(found: Measured, own: Measured | None) -> list[tuple[object, ...]]:

@@ -1,12 +1,16 @@
 """When a pair of heads forms: scores over the kept steps, beside the loss, and what they are at one step."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import altair as alt
 
 from engine.chapter.definitions import ACCURACY
 from lab.bench import tables
+from lab.charts import drawing
 from lab.charts import lines as charts
-from lab.charts import vega
+from lab.charts.axes import DASHED, note, rows
+from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line, Point
 from lab.sections.induction.parts import LOSS, SCORE, Rise, nats, percent
 from lab.sections.induction.probe import Measured, head_name, head_names
@@ -27,7 +31,7 @@ ROLE_OF = {"previous_token": "previous", "prefix_matching": "matching"}
 SLOTS = {"previous": "blue", "matching": "violet"}  # of heads with a role; the others are gray
 NOT_YET = "A pair stands at none of these steps to the end"
 LOW_HEIGHT, HIGH_HEIGHT = 110, 150  # px
-LABELS = 28  # px for the numbers left of the curves
+LABELS = 28  # px for the numbers left of the curves: the three step axes stand over one another
 
 Curves = dict[str, tuple[Point, ...]]  # by metric, of the run that is looked into
 
@@ -47,18 +51,17 @@ def mark(found: Measured, head: Sequence[int]) -> str:
     return f":{slot(found, head)}[●]{NBSP}{head_name(list(head))}"
 
 
-def stacked(found: Measured, curves: Curves, at: int) -> dict[str, vega.Spec]:
+def stacked(found: Measured, curves: Curves, at: int) -> dict[str, Spec]:
     """Three charts over one another, on one step axis, each with the step of formation and the chosen one."""
-    last = found["steps"][-1]
-    return {
-        "losses": _marked(_losses(curves, last), found, at, named=True),
-        **{kind: _marked(_scores(found, kind, last), found, at) for kind in KINDS},
-    }
+    steps = {"here": [{"step": at}], "formed": _formed(found)}
+    drawn = {"losses": (_losses(found), _loss_lines(curves))}
+    drawn |= {kind: (_scores(found, kind), _score_lines(found, kind)) for kind in KINDS}
+    return {name: charts.line_chart(frame, lines, **steps) for name, (frame, lines) in drawn.items()}
 
 
-def _losses(curves: Curves, last: int) -> vega.Spec:
-    frame = Frame(
-        steps=last,
+def _losses(found: Measured) -> Frame:
+    return Frame(
+        steps=found["steps"][-1],
         low=-5,
         high=5,
         field="nats",
@@ -68,17 +71,21 @@ def _losses(curves: Curves, last: int) -> vega.Spec:
         shown=nats,
         height=LOW_HEIGHT,
         across=Across(title=""),
+        labels=LABELS,
+        over=(_forming, charts.here, _named),
     )
-    lines = [
+
+
+def _loss_lines(curves: Curves) -> list[Line]:
+    return [
         Line("loss, second half", Style("ink"), (Curve(curves[LOSS]),)),
         Line("in-context score", Style("ink", "dashed"), (Curve(curves[SCORE]),)),
     ]
-    return charts.line_chart(frame, lines)
 
 
-def _scores(found: Measured, kind: str, last: int) -> vega.Spec:
-    frame = Frame(
-        steps=last,
+def _scores(found: Measured, kind: str) -> Frame:
+    return Frame(
+        steps=found["steps"][-1],
         low=-0.02,
         high=1,
         field="score",
@@ -88,7 +95,12 @@ def _scores(found: Measured, kind: str, last: int) -> vega.Spec:
         shown=score,
         height=HIGH_HEIGHT,
         across=Across(title="training step" if kind == list(KINDS)[-1] else ""),
+        labels=LABELS,
+        over=(_forming, charts.here),
     )
+
+
+def _score_lines(found: Measured, kind: str) -> list[Line]:
     lines = []
     for layer, row in enumerate(found["scores"][0][kind]):
         for head in range(len(row)):
@@ -97,46 +109,31 @@ def _scores(found: Measured, kind: str, last: int) -> vega.Spec:
             look = Style(SLOTS[ROLE_OF[kind]]) if with_role else Style("gray")
             points = tuple(zip(found["steps"], values, strict=True))
             lines.append(Line(head_name([layer, head]), look, (Curve(points),)))
-    return charts.line_chart(frame, sorted(lines, key=lambda line: line.style.slot != "gray"))
+    return sorted(lines, key=lambda line: line.style.slot != "gray")
 
 
-def _marked(spec: vega.Spec, found: Measured, at: int, *, named: bool = False) -> vega.Spec:
-    """Two upright rules: where the pair forms, dashed, and the step that is looked at."""
-    place = next(layer["encoding"] for layer in spec["layer"] if layer["data"].get("name") == "curves")
-    x = {"x": place["x"]}
-    forms = {"type": "rule", "color": vega.GRAY, "strokeDash": [3, 3], "strokeWidth": 1.25}
-    text = {"type": "text", "color": vega.GRAY, "align": "right", "dx": -4, "fontSize": 12, "baseline": "top"}
-    here = {"type": "rule", "color": vega.INK, "strokeWidth": 1.25}
-    spec["layer"] += [vega.layer("formed", forms, x), vega.layer("here", here, x)]
-    if named:
-        told = {**x, "y": {"value": 0}, "text": {"field": "text"}}
-        spec["layer"].append(vega.layer("formed", text, told))
-    for layer in spec["layer"]:
-        if "axis" in (y := layer["encoding"].get("y", {})):
-            y["axis"]["minExtent"] = LABELS  # or the three step axes would not stand over one another
+def _formed(found: Measured) -> list[dict[str, object]]:
     step = found["formed"]
-    spec["datasets"]["here"] = [{"step": at}]
-    spec["datasets"]["formed"] = [{"step": step, "text": "" if step is None else f"the pair forms: {step:,}"}]
-    return spec
+    return [] if step is None else [{"step": step, "text": f"the pair forms: {step:,}"}]
 
 
-def together(specs: dict[str, vega.Spec]) -> vega.Spec:
+def _forming(frame: Frame) -> list[alt.Chart]:
+    return [rows("formed").mark_rule(**DASHED).encode(x=frame.x)]
+
+
+def _named(frame: Frame) -> list[alt.Chart]:
+    layer = rows("formed").encode(x=frame.x, y=alt.value(0))
+    return [note(layer, align="right", dx=-4, baseline="top")]
+
+
+def together(specs: dict[str, Spec]) -> Spec:
     """The three as one chart, for a file."""
-    drawn, datasets, config = list[vega.Spec](), dict[str, Any](), dict[str, Any]()
+    drawn = {}
     for name, spec in specs.items():
-        config = spec["config"]
-        datasets |= {f"{name}.{key}": rows for key, rows in spec["datasets"].items()}
-        layers = [_renamed(layer, name) for layer in spec["layer"]]
         height = LOW_HEIGHT if name == "losses" else HIGH_HEIGHT
         title = {"text": KINDS.get(name, "nats"), "anchor": "start"}
-        drawn.append({"layer": layers, "height": height, "width": 1000, "title": title})
-    resolve = {"scale": {"color": "shared", "strokeDash": "shared"}}
-    return {"vconcat": drawn, "resolve": resolve, "config": config, "datasets": datasets}
-
-
-def _renamed(layer: vega.Spec, name: str) -> vega.Spec:
-    data = layer["data"]
-    return {**layer, "data": {"name": f"{name}.{data['name']}"}} if "name" in data else layer
+        drawn[name] = {**spec, "height": height, "width": 1000, "title": title}
+    return drawing.together(drawn, "vconcat")
 
 
 def csv_rows(found: Measured) -> list[tuple[object, ...]]:

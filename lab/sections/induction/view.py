@@ -10,7 +10,7 @@ import streamlit as st
 from engine.chapter.definitions import ACCURACY
 from lab import probes
 from lab.bench import training
-from lab.charts import vega
+from lab.charts import drawing
 from lab.charts.maps.panel import labels
 from lab.sections.induction import ablation, formation, parts, probe
 from lab.sections.induction import maps as induction_maps
@@ -44,7 +44,7 @@ def over_steps(settings: Settings, measured: Measured, curves: Curves) -> None:
     for name, spec in specs.items():
         with st.container(key=f"figure-{name}", gap=None):
             st.markdown(f":small[**{formation.TITLES[name]}**]")
-            vega.draw(spec, key=f"induction.{name}")
+            drawing.draw(spec, key=f"induction.{name}")
     st.markdown(formation.formed_words(measured, rose), width=frame.MEASURE)
     st.select_slider(
         "After step",
@@ -146,7 +146,7 @@ def ablated(settings: Settings, found: Measured, subject: Subject, said: "DeltaG
                 lambda: ablation.csv_rows(found, own),
             )
     with st.container(key="figure-ablation"):
-        vega.draw(ablation.chart(found, own), key="induction.ablation")
+        drawing.draw(ablation.chart(found, own), key="induction.ablation")
     with st.container(horizontal=True, gap="medium", key="results-ablation"):
         with st.container(width=training.TABLE_WIDTH):
             table = ablation.results(found, own)

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 from engine.chapter.experiments import LADDER
 from lab import probes
 from lab.bench import tables
-from lab.charts import lines, vega
+from lab.charts import lines
+from lab.charts.drawing import Spec
+from lab.charts.lines import Across, Curve, Frame, Line
 from lab.shell.styles import style
 from lab.words import NBSP, plain, quantity
 
@@ -28,7 +30,6 @@ NORMS = {
 }
 EXACT = 1e-5  # below it, a change is rounding
 HEIGHT = 200  # px
-NAMES_APART = 0.32  # of an axis from −1 to 1: 18 px
 
 
 def measure() -> tuple[Measured, str]:
@@ -58,26 +59,20 @@ def _size(value: float) -> str:
     return probes.tiny(value) if value < EXACT else f"{quantity(100 * value, 0)}{NBSP}%"
 
 
-def line_chart(measured: Measured) -> vega.Spec:
+def line_chart(measured: Measured) -> Spec:
     """One feature of the output while the input moves along a line."""
     line = measured["linearity"]["line"]
-    rows, ends = [], []
-    for name, look in (("frozen", style("four-heads")), ("feed-forward", style("feed-forward"))):
-        label = {"frozen": "frozen attention"}.get(name, name)
-        points = zip(line["t"], line[name], strict=True)
-        rows += [{"slot": look.slot, "name": label, "t": t, "out": value} for t, value in points]
-        ends.append({"slot": look.slot, "name": label, "at": line[name][-1], "value": ""})
-    for end, at in zip(ends, lines.apart([1 + end["at"] for end in ends], NAMES_APART, 2), strict=True):
-        end["at"] = at - 1
-    x = vega.x_axis("t", 3, [-3, -2, -1, 0, 1, 2, 3], "t, in x + t·y", first=-3)
-    y = vega.y_axis("out", {"domain": [-1.15, 1.15]}, [-1, 0, 1], "~g")
-    place = {"x": x, "y": y, "color": vega.COLOR}
-    layers = [
-        *vega.levels(y, -3, 3),
-        vega.layer("lines", {"type": "line", "strokeWidth": 2.25}, place),
-        *vega.gutter(y, 3),
+    frame = Frame(
+        steps=3, low=-1.15, high=1.15, field="out", log=False, ticks=(-1, 0, 1), form="~g",
+        shown=lambda _: "", height=HEIGHT - lines.BELOW,
+        across=Across("t", "t, in x + t·y", -3, ticks=tuple(range(-3, 4))),
+    )  # fmt: skip
+    drawn = (("frozen", "frozen attention", "four-heads"), ("feed-forward", "feed-forward", "feed-forward"))
+    curves = [
+        Line(label, style(look), (Curve(tuple(zip(line["t"], line[name], strict=True))),))
+        for name, label, look in drawn
     ]
-    return vega.chart(HEIGHT, layers, {"lines": rows, "gutter": ends})
+    return lines.line_chart(frame, curves)
 
 
 def linear_notice(measured: Measured) -> str:

@@ -9,8 +9,8 @@ from engine.chapter.experiments import LADDER
 from lab.bench import training
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Sweep
+from lab.charts import drawing
 from lab.charts import panels as small_multiples
-from lab.charts import vega
 from lab.sections.ladder import notice, probe
 from lab.sections.ladder import parts as ladder_parts
 from lab.sections.ladder.own import of_the_ladder
@@ -113,7 +113,7 @@ def _of_budget(now: Sweep, name: str) -> Sweep:
 def linearity(measured: probe.Measured) -> None:
     """How far from linear each part of a block is."""
     st.markdown("**One feature of the output, while the input moves along a line** :gray[scaled]")
-    vega.draw(probe.line_chart(measured), key="ladder.line")
+    drawing.draw(probe.line_chart(measured), key="ladder.line")
     caption = (
         "Length of the difference over the length of the output, biases taken off; four heads, "
         "32 tokens of standard normal numbers, float32."

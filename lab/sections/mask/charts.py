@@ -1,29 +1,32 @@
 """The charts of the page on masks: a map of weights, a plot of mixtures, and two families of curves."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.probes.masks import TOKENS, VALUES, mix
-from lab.charts import vega
-from lab.charts.lines import LABEL_GAP, apart
-from lab.charts.vega import COLOR, GRAY, INK, Spec
-from lab.words import MINUS
+from lab.charts import lines
+from lab.charts.axes import BARE, COLOR, GRAY, INK, TEXT, dot, hover, note, rows
+from lab.charts.drawing import Spec, compiled, fed
+from lab.charts.lines import Across, Curve, Frame, Line
+from lab.shell.styles import Style
+from lab.words import MINUS, quantity
 
-MAP, CURVES = 330, 300  # px
-_BELOW = 61  # px that an axis with its title takes of a chart's height
+MAP, CURVES = 330, 239  # px; the second for the curves alone
 
 # The fill's own scale, taken from the theme's one-hue ramp: by the square root, so that 1/6 is seen.
-_FILL: Spec = {
-    "field": "weight",
-    "type": "quantitative",
-    "scale": {"type": "sqrt", "domain": [0, 1], "range": "heatmap"},
-    "legend": None,
-}
-_NUMBER = {"expr": "datum.weight > 0.3 ? scale('fill', 0) : scale('color', 'ink')"}
+_FILL = alt.Fill(
+    field="weight",
+    type="quantitative",
+    scale=alt.Scale(type="sqrt", domain=[0, 1], range="heatmap"),
+    legend=None,
+)
+_NUMBER = alt.ExprRef("datum.weight > 0.3 ? scale('fill', 0) : scale('color', 'ink')")
 
 
 def weights_map(weights: NDArray[np.floating], scores: NDArray[np.floating], *, causal: bool) -> Spec:
@@ -38,53 +41,58 @@ def weights_map(weights: NDArray[np.floating], scores: NDArray[np.floating], *, 
                 weight = float(weights[t, s])
                 said = f"{weight:.3f}"
                 seen.append({**place, "weight": weight, "score": f"{scores[t, s]:g}", "said": said})
-    order = list(range(1, TOKENS + 1))
-    axis = {"grid": False, "domain": False, "ticks": False, "labelAngle": 0, "titleFontWeight": "normal"}
-    x = {"field": "key", "type": "ordinal", "scale": {"domain": order, "paddingInner": 0}}
-    y = {"field": "query", "type": "ordinal", "scale": {"domain": order, "paddingInner": 0}}
-    axes: Spec = {
-        "x": {**x, "axis": {**axis, "orient": "top", "title": "key →", "titleAnchor": "start"}},
-        "y": {**y, "axis": {**axis, "title": "query", "titleAnchor": "start"}},
+    return fed(_map(), ink=[{"slot": "ink"}], seen=seen, hidden=hidden)
+
+
+@cache
+def _map() -> Spec:
+    def axis(field: str, **more: Any) -> dict[str, Any]:
+        across = alt.Axis(labelAngle=0, titleAnchor="start", **BARE, **more)
+        scale = alt.Scale(domain=list(range(1, TOKENS + 1)), paddingInner=0)
+        return {"field": field, "type": "ordinal", "scale": scale, "axis": across}
+
+    axes = {
+        "x": alt.X(**axis("key", orient="top", title="key →")),
+        "y": alt.Y(**axis("query", title="query")),
     }
-    hover = [{"field": name} for name in ("query", "key")]
-    told = [*hover, {"field": "said", "title": "weight"}, {"field": "score", "title": "score"}]
-    number = {"type": "text", "color": _NUMBER, "fontSize": 13}
-    gray = {"type": "rect", "fill": GRAY, "opacity": 0.18}
-    layers = [
+    seen, hidden = rows("seen").encode(**axes), rows("hidden").encode(**axes)
+    weight = alt.Tooltip(field="said", title="weight")
+    told = [*hover("query", "key"), weight, *hover("score")]
+    return compiled(
+        MAP,
         # Invisible, and there so that the scale of slots exists, which every other tint is taken from.
-        vega.layer("ink", {"type": "point", "opacity": 0}, {"color": COLOR}),
-        vega.layer("hidden", gray, {**axes, "tooltip": [*hover, {"field": "said", "title": "weight"}]}),
-        vega.layer("seen", {"type": "rect"}, {**axes, "fill": _FILL, "tooltip": told}),
-        vega.layer("seen", number, {**axes, "text": {"field": "said"}, "tooltip": told}),
-    ]
-    datasets = {"ink": [{"slot": "ink"}], "seen": seen, "hidden": hidden or [{"said": ""}]}
-    return vega.chart(MAP, layers, datasets)
+        rows("ink").mark_point(opacity=0).encode(color=COLOR),
+        hidden.mark_rect(fill=GRAY, opacity=0.18).encode(tooltip=[*hover("query", "key"), weight]),
+        seen.mark_rect().encode(fill=_FILL, tooltip=told),
+        note(seen, "said", color=_NUMBER, fontSize=TEXT).encode(tooltip=told),
+    )
 
 
 def mixture_plot(mixed: NDArray[np.floating]) -> Spec:
     """The six values at the corners of a hexagon, and the mean that each query makes of them."""
-    corners = [{"x": float(x), "y": float(y), "name": str(s + 1)} for s, (x, y) in enumerate(VALUES)]
-    means = [
-        {"x": float(x), "y": float(y), "name": str(t + 1), "slot": "green"} for t, (x, y) in enumerate(mixed)
-    ]
-    plain: Spec = {"type": "quantitative", "scale": {"domain": [-1.3, 1.3], "nice": False}, "axis": None}
-    place = {"x": {"field": "x", **plain}, "y": {"field": "y", **plain}}
-    hover = [{"field": "name"}, {"field": "x", "format": ".3f"}, {"field": "y", "format": ".3f"}]
-    ring = {"type": "point", "size": 260, "color": GRAY, "strokeWidth": 1.25, "opacity": 1}
-    label = {"type": "text", "fontSize": 13}
-    layers = [
-        vega.layer("values", ring, {**place, "tooltip": hover}),
-        vega.layer("values", {**label, "color": GRAY}, {**place, "text": {"field": "name"}}),
-        vega.layer(
-            "means",
-            {"type": "point", "filled": True, "size": 70, "opacity": 1},
-            {**place, "color": COLOR, "tooltip": hover},
-        ),
-        vega.layer(
-            "means", {**label, "color": INK, "dx": 10, "dy": -6}, {**place, "text": {"field": "name"}}
-        ),
-    ]
-    return vega.chart(MAP, layers, {"values": corners, "means": means})
+    corners, means = (
+        [
+            {"x": float(x), "y": float(y), "name": str(at), "slot": "green"}
+            for at, (x, y) in enumerate(points, 1)
+        ]
+        for points in (VALUES, mixed)
+    )
+    return fed(_hexagon(), values=corners, means=means)
+
+
+@cache
+def _hexagon() -> Spec:
+    plain = {"type": "quantitative", "scale": alt.Scale(domain=[-1.3, 1.3], nice=False), "axis": None}
+    place = {"x": alt.X(field="x", **plain), "y": alt.Y(field="y", **plain)}
+    values, means = rows("values").encode(**place), rows("means").encode(**place)
+    told = hover("name", x=".3f", y=".3f")
+    return compiled(
+        MAP,
+        values.mark_point(size=260, color=GRAY, strokeWidth=1.25, opacity=1).encode(tooltip=told),
+        note(values, "name", fontSize=TEXT),
+        dot(means, 70).encode(color=COLOR, tooltip=told),
+        note(means, "name", fontSize=TEXT, color=INK, dx=10, dy=-6),
+    )
 
 
 TIMES = ("0.1", "0.2", "0.5", "1", "2", "5", "10", "20", "50", "100")
@@ -98,92 +106,50 @@ def hardening_chart(scores: NDArray[np.floating], times: float, *, causal: bool)
         ("softmax", "green"): [float(one.effective[-1]) for one in mixtures],
         ("linear layer", "gray"): [float(one.linear_effective[-1]) for one in mixtures],
     }
-    rows, ends = list[dict[str, Any]](), list[dict[str, Any]]()
-    here = int(np.argmin(np.abs(at - times)))
-    for (name, slot), counts in curves.items():
-        if math.isnan(counts[0]):
-            continue
-        look = {"slot": slot, "name": name}
-        rows += [
-            {**look, "times": float(factor), "tokens": value, "kind": "here" * (i == here)}
-            for i, (factor, value) in enumerate(zip(at, counts, strict=True))
-        ]
-        ends.append({**look, "at": counts[-1], "value": f"{counts[here]:.2f}"})
-    y = vega.y_axis("tokens", {"domain": [1, TOKENS]}, list(map(float, range(1, TOKENS + 1))))
-    _part(ends, lambda value: (TOKENS - value) / (TOKENS - 1), lambda share: TOKENS - share * (TOKENS - 1))
-    x = _log_x("times", 0.1, 100, [0.1, 1, 10, 100], "scores multiplied by")
-    return vega.chart(CURVES, _curves(x, y, 0.1, 100), {"curves": rows, "gutter": ends})
+    frame = Frame(
+        steps=100, low=1, high=TOKENS, field="tokens", log=False, height=CURVES,
+        ticks=tuple(range(1, TOKENS + 1)),
+        across=_log("times", 0.1, "scores multiplied by", (0.1, 1, 10, 100)),
+        shown=lambda value: quantity(value, 2),
+    )  # fmt: skip
+    drawn = [
+        Line(name, Style(slot), (Curve(tuple(zip(map(float, at), counts, strict=True))),), here=times)
+        for (name, slot), counts in curves.items()
+        if not math.isnan(counts[0])
+    ]
+    return lines.line_chart(frame, drawn)
 
 
-CONSTANTS = {"-inf": ("−inf", "green", "solid"), "-1e9": ("−1e9", "orange", "dashed"),
-             "-1e4": ("−1e4", "violet", "dashed")}  # fmt: skip
+CONSTANTS = {
+    "-inf": ("−inf", Style("green")),
+    "-1e9": ("−1e9", Style("orange", "dashed")),
+    "-1e4": ("−1e4", Style("violet", "dashed")),
+}
 TOP_LEAK = 0.25
 
 
 def leak_chart(leaks: Mapping[str, Mapping[float, float | None]], size: float) -> Spec:
-    """Mean weight on what is ahead over the size of the scores, a curve a mask value, for one type."""
-    rows, ends = list[dict[str, Any]](), list[dict[str, Any]]()
+    """Mean weight on what is ahead over the size of the scores, a curve a mask value, for one type.
+
+    A curve ends in a cross where the next size has no figure.
+    """
     sizes = [one for by_size in leaks.values() for one in by_size]
-    first, last = min(sizes), max(sizes)
+    frame = Frame(
+        steps=int(max(sizes)), low=0, high=TOP_LEAK, field="leak", log=False, height=CURVES,
+        ticks=(0, 0.05, 0.1, 0.15, 0.2, 0.25), form=".2f",
+        across=_log("size", min(sizes), "size of the scores", (1, 1e2, 1e4, 1e6, 1e8, 1e10)),
+        shown=lambda value: quantity(value, 3),
+    )  # fmt: skip
+    drawn = []
     for value, by_size in leaks.items():
-        name, slot, dash = CONSTANTS[value]
-        known = [(one, leak) for one, leak in by_size.items() if leak is not None]
-        look = {"slot": slot, "name": name, "dash": dash}
-        for i, (one, leak) in enumerate(known):
-            ended = i == len(known) - 1 and len(known) < len(by_size)
-            kind = "here" if one == size else "cross" if ended else ""
-            rows.append({**look, "size": one, "leak": leak, "kind": kind})
-        now = by_size.get(size)
-        ends.append(
-            {**look, "at": known[-1][1] if known else 0.0, "value": "–" if now is None else f"{now:.3f}"}
-        )
-    y = vega.y_axis("leak", {"domain": [0, TOP_LEAK]}, [0, 0.05, 0.1, 0.15, 0.2, 0.25], ".2f")
-    _part(ends, lambda leak: 1 - leak / TOP_LEAK, lambda share: (1 - share) * TOP_LEAK)
-    x = _log_x("size", first, last, [10.0**power for power in range(0, 11, 2)], "size of the scores")
-    return vega.chart(CURVES, _curves(x, y, first, last), {"curves": rows or [{"kind": ""}], "gutter": ends})
+        known = tuple((one, leak) for one, leak in by_size.items() if leak is not None)
+        drawn.append(Line(*CONSTANTS[value], (Curve(known, len(known) < len(by_size)),), here=size))
+    return lines.line_chart(frame, drawn)
 
 
-def _curves(x: Spec, y: Spec, first: float, last: float) -> list[Spec]:
-    place = {"x": x, "y": y, "color": COLOR}
-    hover = [
-        {"field": "name"},
-        {"field": x["field"], "format": ",~r"},
-        {"field": y["field"], "format": ".3f"},
-    ]
-    line = {"type": "line", "strokeWidth": 2.25}
-    dot = {"type": "point", "filled": True, "size": 70, "opacity": 1}
-    unseen = {"type": "point", "filled": True, "size": 160, "opacity": 0}  # to be pointed at
-    cross = {"type": "point", "shape": "M-1,-1L1,1M-1,1L1,-1", "size": 60, "strokeWidth": 2, "opacity": 1}
-    return [
-        *vega.levels(y, first, last),
-        vega.layer("curves", line, {**place, "strokeDash": vega.DASH}),
-        vega.layer("curves", unseen, {**place, "tooltip": hover}),
-        vega.layer("curves", dot, place, "here"),
-        vega.layer("curves", cross, place, "cross"),
-        *vega.gutter(y, last),
-    ]
-
-
-def _log_x(field: str, first: float, last: float, ticks: Sequence[float], title: str) -> Spec:
-    x = vega.x_axis(field, last, [], title, first)
-    labels = "[" + ", ".join(f"'{_short(tick)}'" for tick in ticks) + "]"
-    x["scale"] = {
-        "type": "log",
-        "domain": [first, first * (last / first) ** (1 + vega.GUTTER)],
-        "nice": False,
-    }
-    found = f"{labels}[indexof({[float(tick) for tick in ticks]}, datum.value)]"
-    x["axis"] = {**x["axis"], "values": list(ticks), "labelExpr": found}
-    return x
+def _log(field: str, first: float, title: str, ticks: tuple[float, ...]) -> Across:
+    return Across(field, title, first, log=True, ticks=ticks, form=",~r", texts=tuple(map(_short, ticks)))
 
 
 def _short(value: float) -> str:
     return f"{value:,g}" if value < 1e5 else f"1e{round(math.log10(value))}".replace("-", MINUS)
-
-
-def _part(ends: list[dict[str, Any]], down: Any, up: Any) -> None:
-    """Move the names in the gutter 18 px apart. down: a value's share of the plot from its top; up: back."""
-    height = CURVES - _BELOW
-    moved = apart([down(row["at"]) * height for row in ends], LABEL_GAP, height)
-    for row, pixel in zip(ends, moved, strict=True):
-        row["at"] = up(pixel / height)

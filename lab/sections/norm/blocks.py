@@ -8,7 +8,7 @@ from engine.chapter.experiments import NORM_PLACEMENT
 from lab.bench import tables
 from lab.bench.sweep import Listed, Sweep
 from lab.charts import lines as charts
-from lab.charts import vega
+from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.sections.norm.start import BLOCKS
 from lab.shell.frame import dot
@@ -83,7 +83,7 @@ def _order() -> list[str]:
     return sorted(NORM_PLACEMENT.variants, key=lambda name: style(name).dash != "solid")
 
 
-def ratio_chart(sweep: Sweep, last: int, at: int) -> vega.Spec:
+def ratio_chart(sweep: Sweep, last: int, at: int) -> Spec:
     """Last block over first, over the steps, and where the reader stands."""
     frame = Frame(
         steps=last,
@@ -96,17 +96,13 @@ def ratio_chart(sweep: Sweep, last: int, at: int) -> vega.Spec:
         gutter=0.02,
         names=False,
         across=Across(ticks=(0, last // 2, last)),
+        over=(charts.here,),
     )
     lines = [Line(variant(name).short, style(name), ratios(sweep, name)) for name in _order()]
-    spec = charts.line_chart(frame, lines)
-    place = next(layer["encoding"] for layer in spec["layer"] if layer["data"].get("name") == "curves")
-    here = {"type": "rule", "color": vega.INK, "strokeWidth": 1.25}
-    spec["layer"].append(vega.layer("here", here, {"x": place["x"]}))
-    spec["datasets"]["here"] = [{"step": at}]
-    return spec
+    return charts.line_chart(frame, lines, here=[{"step": at}])
 
 
-def blocks_chart(sweep: Sweep, at: int) -> vega.Spec:
+def blocks_chart(sweep: Sweep, at: int) -> Spec:
     """The norm over the block, at one step."""
     frame = Frame(
         steps=BLOCKS,

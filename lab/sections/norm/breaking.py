@@ -18,7 +18,7 @@ from lab.bench import tables
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Sweep
 from lab.charts import lines as charts
-from lab.charts import vega
+from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.sections.norm.blocks import BROKEN, METRIC, power, steepness
 from lab.shell.styles import Style
@@ -200,7 +200,7 @@ def ended(sweep: Sweep, cell: Cell) -> Ended | None:
     )
 
 
-def grid_chart(sweep: Sweep, cut: Cut) -> vega.Spec:
+def grid_chart(sweep: Sweep, cut: Cut) -> Spec:
     """Final perplexity over what is swept; one line a value of the other, where two of its cells ended."""
     by_rate = cut.over == "rate"
     across = Across(
@@ -244,13 +244,11 @@ def grid_chart(sweep: Sweep, cut: Cut) -> vega.Spec:
                 )
         lines.append(Line(name, look, (Curve(tuple(points)),) if points else ()))
     spec = charts.line_chart(frame, sorted(lines, key=lambda line: line.style.dash != "solid"))
-    if crosses:
-        ends = [row for row in spec["datasets"]["ends"] if row["kind"]]
-        spec["datasets"]["ends"] = [*ends, *crosses]
+    spec["datasets"]["ends"] += crosses
     return spec
 
 
-def curves_chart(sweep: Sweep, cut: Cut, progress: float = 0.0) -> vega.Spec:
+def curves_chart(sweep: Sweep, cut: Cut, progress: float = 0.0) -> Spec:
     """The training loss of the cut's runs, step by step; a diverged one ends in a cross."""
     frame = Frame(
         steps=BUDGET.steps,

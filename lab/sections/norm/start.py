@@ -14,7 +14,7 @@ from lab import probes
 from lab.bench import tables, untrained
 from lab.bench.sweep import Row
 from lab.charts import lines as charts
-from lab.charts import vega
+from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.shell.frame import dot
 from lab.shell.styles import Style, style
@@ -98,7 +98,7 @@ def measure(seeds: Sequence[int], corpus_id: str) -> Measured:
     )
 
 
-def chart(measured: Measured | None, which: str, *, chapters_text: bool) -> vega.Spec:
+def chart(measured: Measured | None, which: str, *, chapters_text: bool) -> Spec:
     """The norm over the block. chapters_text: whether the chapter's two blocks are drawn beside."""
     high, ticks = _AXES[which]
     frame = Frame(

@@ -1,13 +1,29 @@
 """How far our attention and PyTorch's lie apart: the measured rows, and the figure of them by precision."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+import altair as alt
+
 from engine.chapter.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PRECISIONS
-from lab.charts import vega
-from lab.charts.vega import Spec
+from lab.charts.axes import (
+    COLOR,
+    GRAY,
+    INK,
+    TEXT,
+    dot,
+    gutter,
+    labels,
+    levels,
+    note,
+    of,
+    rows,
+    x_axis,
+    y_axis,
+)
+from lab.charts.drawing import Rows, Spec, compiled, fed
 from lab.words import MINUS
 
 HEIGHT, FLOOR, CEILING = 300, 1e-17, 1.0
@@ -23,7 +39,6 @@ VALUES = (
     "gradient_difference",
     "gradient_relative",
 )
-_NOTHING = {"at": None, "to": None, "relative": None, "slot": "green", "value": "", "name": "", "text": ""}
 
 Row = Mapping[str, Any]
 
@@ -64,43 +79,40 @@ class Comparison:
 
 def figure(comparison: Comparison, mask: str, scale: str) -> Spec:
     """Relative differences by precision: dots over a rule at one rounding, the axis the same for all."""
-    x, y = _axes()
-    place = {"x": x, "y": y}
-    span = {**place, "x2": {"field": "to"}}
-    text = {"type": "text", "color": vega.INK, "fontSize": 13}
-    rule = {"type": "rule", "color": vega.GRAY}
-    dot = {"type": "point", "filled": True, "size": 36, "opacity": 0.55}
-    chapter = {**text, "color": vega.GRAY, "fontSize": 12, "align": "left", "dx": 4}
-    layers = [
-        *vega.levels(y, -0.5, LAST),
-        vega.layer("rounding", {**rule, "strokeDash": [4, 4]}, span),
-        vega.layer("dots", dot, {**place, "color": vega.COLOR}),
-        vega.layer("chapter", {**rule, "color": vega.INK}, span),
-        vega.layer("chapter", chapter, {**place, "x": {**x, "field": "to"}, "text": {"field": "text"}}),
-        vega.layer("tops", {**text, "dy": -12}, {**place, "text": {"field": "value"}}),
-        *vega.gutter(y, LAST),
-    ]
-    return vega.chart(HEIGHT, layers, _datasets(comparison, mask, scale))
+    return fed(_columns(), **_datasets(comparison, mask, scale))
 
 
-def _axes() -> tuple[Spec, Spec]:
-    x = vega.x_axis("at", LAST, list(range(len(PRECISIONS))), "", first=-0.5)
-    x["axis"] |= {"labelExpr": f"{json.dumps(PRECISIONS)}[datum.value]", "title": None, "ticks": False}
-    y = vega.y_axis("relative", {"type": "log", "domain": [FLOOR, CEILING]}, list(_TICKS))
-    names = {f"{value:.0e}": name for value, name in _TICKS.items()}
-    y["axis"]["labelExpr"] = f"{json.dumps(list(names.values()))}[round(log(datum.value) / LN10 / 4) + 4]"
-    return x, y
+@cache
+def _columns() -> Spec:
+    words: dict[str, Any] = {"labelExpr": labels(PRECISIONS), "ticks": False}
+    x = x_axis("at", LAST, range(len(PRECISIONS)), None, -0.5, **words)
+    powers = labels(tuple(_TICKS.values()), "round(log(datum.value) / LN10 / 4) + 4")
+    y = y_axis("relative", FLOOR, CEILING, tuple(_TICKS), log=10, labelExpr=powers)
+    dots, tops, rounding, chapter = (
+        rows(name).encode(x=x, y=y) for name in ("dots", "tops", "rounding", "chapter")
+    )
+    to = alt.X2(field="to")
+    return compiled(
+        HEIGHT,
+        *levels(y, -0.5, LAST),
+        rounding.mark_rule(color=GRAY, strokeDash=[4, 4]).encode(x2=to),
+        dot(dots, 36, opacity=0.55).encode(color=COLOR),
+        chapter.mark_rule(color=INK).encode(x2=to),
+        note(chapter.encode(x=of(x, "to")), align="left", dx=4),
+        note(tops, "value", color=INK, fontSize=TEXT, dy=-12),
+        *gutter(y, LAST),
+    )
 
 
-def _datasets(comparison: Comparison, mask: str, scale: str) -> dict[str, list[Spec]]:
-    dots, tops = [], []
+def _datasets(comparison: Comparison, mask: str, scale: str) -> dict[str, Rows]:
+    dots, tops = list[Row](), list[Row]()
     for place, precision in enumerate(PRECISIONS):
-        rows = comparison.where(precision=precision, mask=mask, scale=scale)
+        measured = comparison.where(precision=precision, mask=mask, scale=scale)
         for name, slot, at in (
             ("relative", "green", place - ASIDE),
             ("gradient_relative", "violet", place + ASIDE),
         ):
-            values = sorted(row[name] for row in rows if row[name])
+            values = sorted(row[name] for row in measured if row[name])
             for turn, value in enumerate(values):
                 aside = SPREAD * (turn / max(1, len(values) - 1) - 0.5)
                 dots.append({"slot": slot, "at": at + aside, "relative": value})
@@ -114,16 +126,16 @@ def _datasets(comparison: Comparison, mask: str, scale: str) -> dict[str, list[S
         for place, precision in enumerate(PRECISIONS)
         if precision in comparison.rounding
     ]
-    gutter = [
+    names = [
         {"slot": "green", "name": "output", "at": 1e-13, "value": ""},
         {"slot": "violet", "name": "gradients", "at": 1e-15, "value": ""},
     ]
     return {
-        "dots": dots or [_NOTHING],
-        "tops": tops or [_NOTHING],
-        "rounding": rounding or [_NOTHING],
-        "chapter": [chapter if (mask, scale) == ("causal", "sqrt") else _NOTHING],
-        "gutter": gutter if dots else [_NOTHING],
+        "dots": dots,
+        "tops": tops,
+        "rounding": rounding,
+        "chapter": [chapter] if (mask, scale) == ("causal", "sqrt") else [],
+        "gutter": names if dots else [],
     }
 
 

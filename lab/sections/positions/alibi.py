@@ -2,9 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
-from lab.charts import vega
-from lab.charts.vega import COLOR, GRAY, Spec
+from lab.charts import lines
+from lab.charts.axes import COLOR, GRAY, dot, hover, levels, rows, x_axis, y_axis
+from lab.charts.drawing import Spec, compiled, fed
+from lab.charts.lines import BELOW, Across, Curve, Frame, Line, edge
+from lab.shell.styles import Style
 from lab.words import count, quantity
 
 MOST_HEADS = 16
@@ -64,72 +68,45 @@ def in_words(heads: int) -> str:
 def slopes_chart(heads: int) -> Spec:
     """A dot a head: filled as its power of two has it, a ring from the next one; grey ticks: the formula."""
     found = slopes(heads)
-    rows = [
-        {
-            "head": number,
-            "slope": one.value,
-            "slot": "green",
-            "name": one.text,
-            "kind": "between" * one.between,
-        }
-        for number, one in enumerate(found, start=1)
+    dots = [
+        {"head": head, "slope": one.value, "slot": "green", "kind": "between" if one.between else "own"}
+        for head, one in enumerate(found, start=1)
     ]
-    plain = [{"head": h, "slope": 2 ** (-8 * h / heads)} for h in range(1, heads + 1)]
-    x = _x("head", 0.4, MOST_HEADS + 0.6, [1, *range(4, MOST_HEADS + 1, 4)], "head")
-    y = vega.y_axis("slope", {"type": "log", "base": 2, "domain": [_LOWEST, _HIGHEST]}, list(_TICKS))
-    y["axis"]["labelExpr"] = "datum.value == 1 ? '1' : '1/' + round(1 / datum.value)"
-    place = {"x": x, "y": y}
-    hover = [{"field": "head"}, {"field": "slope", "format": ".5f"}]
-    dot = {"type": "point", "size": 70, "opacity": 1, "strokeWidth": 2}
-    is_own = {"transform": [{"filter": "datum.kind != 'between'"}]}
-    tick = {"type": "tick", "color": GRAY, "thickness": 2, "width": 12, "orient": "horizontal"}
-    layers = [
-        *vega.levels(y, 0.4, MOST_HEADS + 0.6),
-        vega.layer("plain", tick, place),
-        {
-            **vega.layer("slopes", {**dot, "filled": True}, {**place, "color": COLOR, "tooltip": hover}),
-            **is_own,
-        },
-        vega.layer("slopes", dot, {**place, "color": COLOR, "tooltip": hover}, "between"),
-    ]
-    return vega.chart(HEIGHT, layers, {"slopes": rows, "plain": plain})
+    plain = [{"head": head, "slope": 2 ** (-8 * head / heads)} for head in range(1, heads + 1)]
+    return fed(_dots(), slopes=dots, plain=plain)
+
+
+@cache
+def _dots() -> Spec:
+    first, last = 0.4, MOST_HEADS + 0.6
+    x = x_axis("head", last, [1, *range(4, MOST_HEADS + 1, 4)], "head", first, gutter=0.04)
+    fraction = "datum.value == 1 ? '1' : '1/' + round(1 / datum.value)"
+    y = y_axis("slope", _LOWEST, _HIGHEST, _TICKS, log=2, labelExpr=fraction)
+    own, between = (rows("slopes", kind).encode(x=x, y=y, color=COLOR) for kind in ("own", "between"))
+    told = hover("head", slope=".5f")
+    return compiled(
+        HEIGHT,
+        *levels(y, first, last),
+        rows("plain").mark_tick(color=GRAY, thickness=2, width=12, orient="horizontal").encode(x=x, y=y),
+        dot(own, 70, strokeWidth=2).encode(tooltip=told),
+        dot(between, 70, strokeWidth=2, filled=False).encode(tooltip=told),
+    )
 
 
 def reach_chart(heads: int) -> Spec:
     """What a weight is multiplied by, over the distance of its key: one curve a head."""
     at = sorted({round(2 ** (power / 8)) for power in range(0, 8 * 9 + 1)})
-    found = slopes(heads)
-    rows = [
-        {"distance": d, "share": math.exp(-one.value * d), "head": number, "slot": "green",
-         "dash": "dashed" if one.between else "solid"}
-        for number, one in enumerate(found, start=1)
-        for d in at
-    ]  # fmt: skip
-    x = vega.x_axis(
-        "distance", FARTHEST, [1, 4, 16, 64, 256], "tokens between query and key", 1, log=True, gutter=0.06
-    )
-    y = vega.y_axis("share", {"domain": [0, 1]}, [0, 0.25, 0.5, 0.75, 1], ".0%")
-    hover = [{"field": "head"}, {"field": "distance"}, {"field": "share", "format": ".1%"}]
-    place = {"x": x, "y": y, "color": COLOR, "detail": {"field": "head"}}
-    edge = {"x": {**x, "field": "distance"}, "y": {"value": 0}, "y2": {"value": "height"}}
-    layers = [
-        *vega.levels(y, 1, FARTHEST),
-        vega.layer("edge", {"type": "rule", "color": GRAY, "strokeDash": [3, 3]}, edge),
-        vega.layer(
-            "edge",
-            {"type": "text", "color": GRAY, "align": "left", "dx": 5, "dy": 8, "fontSize": 12},
-            {**{"x": edge["x"], "y": {"value": 0}}, "text": {"field": "text"}},
-        ),
-        vega.layer("reach", {"type": "line", "strokeWidth": 2}, {**place, "strokeDash": vega.DASH}),
-        vega.layer(
-            "reach",
-            {"type": "point", "filled": True, "size": 120, "opacity": 0},
-            {**place, "tooltip": hover},
-        ),
+    across = Across("distance", "tokens between query and key", 1, log=True, ticks=(1, 4, 16, 64, 256))
+    frame = Frame(
+        steps=FARTHEST, low=0, high=1, field="share", log=False, ticks=(0, 0.25, 0.5, 0.75, 1), form=".0%",
+        height=HEIGHT - BELOW, gutter=0.06, names=False, across=across, over=(edge,),
+    )  # fmt: skip
+    curves = [
+        Line(
+            f"head {head}",
+            Style("green", "dashed" if one.between else "solid"),
+            (Curve(tuple((d, math.exp(-one.value * d)) for d in at)),),
+        )
+        for head, one in enumerate(slopes(heads), start=1)
     ]
-    edges = [{"distance": 64, "text": "as long as the trained window"}]
-    return vega.chart(HEIGHT, layers, {"reach": rows, "edge": edges})
-
-
-def _x(field: str, first: float, last: float, ticks: list[int], title: str) -> Spec:
-    return vega.x_axis(field, last, ticks, title, first, gutter=0.04)
+    return lines.line_chart(frame, curves, edge=[{"distance": 64, "text": "as long as the trained window"}])

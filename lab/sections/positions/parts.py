@@ -5,15 +5,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import altair as alt
+
 from engine.chapter import reference
 from engine.chapter.experiments import POSITIONS
 from lab.bench import tables, training
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Row, Sweep, difference
 from lab.charts import lines as charts
-from lab.charts import vega
+from lab.charts.axes import DASHED, GRAY, note, rows
+from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
-from lab.charts.vega import GRAY, Spec, layer
 from lab.shell.frame import dot
 from lab.shell.styles import style
 from lab.words import NBSP, plain, quantity
@@ -51,8 +53,9 @@ def frame(*, chapters_text: bool) -> Frame:
     low, high, ticks = (LOW, HIGH, TICKS) if chapters_text else ANY_TEXT
     across = Across(field="tokens", title="tokens in the window", first=TRAINED, log=True, ticks=LENGTHS)
     return Frame(
-        steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=GUTTER, across=across, height=HEIGHT
-    )
+        steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=GUTTER, across=across, height=HEIGHT,
+        over=(_chapter,),
+    )  # fmt: skip
 
 
 def lines(sweep: Sweep) -> list[Line]:
@@ -72,35 +75,21 @@ def lines(sweep: Sweep) -> list[Line]:
 def chart(sweep: Sweep) -> Spec:
     """Perplexity over the length, with the chapter's two figures of ALiBi as marks of their own."""
     text = sweep.of_the_chapters_text
-    found = frame(chapters_text=text)
-    spec = charts.line_chart(found, lines(sweep))
     marks = [
         {"tokens": length, "perplexity": value.middle, "text": f"chapter {quantity(value.middle, 2)}"}
         for length in LENGTHS
         if text and (value := POSITIONS.chapter.get(("alibi", metric(length))))
     ]
-    place = {
-        "x": vega.x_axis(
-            "tokens",
-            found.steps,
-            list(LENGTHS),
-            found.across.title,
-            found.across.first,
-            log=True,
-            gutter=GUTTER,
-        ),
-        "y": vega.y_axis("perplexity", {"type": "log", "domain": [found.low, found.high]}, list(found.ticks)),
-    }
-    dashed = {"type": "line", "color": GRAY, "strokeDash": [3, 3], "strokeWidth": 1.25}
-    mark = {"type": "point", "shape": "diamond", "color": GRAY, "size": 60, "strokeWidth": 1.5, "opacity": 1}
-    note = {"type": "text", "color": GRAY, "align": "left", "dx": 2, "dy": 16, "fontSize": 12}
-    spec["layer"] += [
-        layer("chapter", dashed, place),
-        layer("chapter", mark, place),
-        layer("chapter", note, {**place, "text": {"field": "text"}}),
+    return charts.line_chart(frame(chapters_text=text), lines(sweep), chapter=marks)
+
+
+def _chapter(frame: Frame) -> list[alt.Chart]:
+    layer = rows("chapter").encode(x=frame.x, y=frame.y)
+    return [
+        layer.mark_line(**DASHED),
+        layer.mark_point(shape="diamond", color=GRAY, size=60, strokeWidth=1.5, opacity=1),
+        note(layer, align="left", dx=2, dy=16),
     ]
-    spec["datasets"]["chapter"] = marks or [{"text": ""}]
-    return spec
 
 
 def numbers(sweep: Sweep) -> Iterator[tuple[object, ...]]:

@@ -5,17 +5,19 @@ Measured in a process of its own, so that this one never loads torch.
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import altair as alt
 
 from engine.chapter.experiments import POSITIONS
 from lab import probes
 from lab.bench import tables
 from lab.charts import lines as charts
-from lab.charts import vega
-from lab.charts.lines import Across, Curve, Frame, Line
-from lab.charts.vega import COLOR, GRAY, Spec, layer
+from lab.charts.axes import COLOR, hover, levels, rows
+from lab.charts.drawing import Spec, compiled, fed
+from lab.charts.lines import Across, Curve, Frame, Line, edge
 from lab.sections.positions.parts import LENGTHS, LONGER, TRAINED
 from lab.shell.frame import dot
 from lab.shell.styles import Style, style
@@ -77,13 +79,13 @@ def places_chart(found: Measured) -> Spec:
     wide, half = found["length"], found["bin"] // 2
     low, high, ticks = _bounds(value for one in found["models"].values() for value in one["bins"])
     across = Across(field="position", title="position in the window", ticks=(TRAINED, 128, 256, 384, wide))
-    frame = Frame(steps=wide, low=low, high=high, ticks=ticks, gutter=0.2, across=across)
+    frame = Frame(steps=wide, low=low, high=high, ticks=ticks, gutter=0.2, across=across, over=(edge,))
     lines = []
     for name in POSITIONS.variants:
         if one := found["models"].get(name):
             points = tuple((found["bin"] * at + half, value) for at, value in enumerate(one["bins"]))
             lines.append(Line(variant(name).short, style(name), (Curve(points),)))
-    return edged(charts.line_chart(frame, lines), frame, "position", TRAINED, "trained up to here")
+    return charts.line_chart(frame, lines, edge=[{"position": TRAINED, "text": "trained up to here"}])
 
 
 def _bounds(values: Any) -> tuple[float, float, tuple[float, ...]]:
@@ -92,27 +94,6 @@ def _bounds(values: Any) -> tuple[float, float, tuple[float, ...]]:
     if min(held) > 30 and max(held) < 300:
         return 30.0, 300.0, (30.0, 50.0, 100.0, 200.0, 300.0)
     return 1.0, 10_000.0, (1.0, 10.0, 100.0, 1000.0, 10_000.0)
-
-
-def edged(spec: Spec, frame: Frame, field: str, at: float, text: str) -> Spec:
-    """A chart with a dashed rule down at one place of its horizontal axis, and what it stands for."""
-    x = vega.x_axis(
-        field,
-        frame.steps,
-        list(frame.across.ticks),
-        frame.across.title,
-        frame.across.first,
-        log=frame.across.log,
-        gutter=frame.gutter,
-    )
-    rule = {"type": "rule", "color": GRAY, "strokeDash": [3, 3], "strokeWidth": 1.25}
-    note = {"type": "text", "color": GRAY, "align": "left", "dx": 5, "dy": 8, "fontSize": 12}
-    spec["layer"] += [
-        layer("edge", rule, {"x": x, "y": {"value": 0}, "y2": {"value": "height"}}),
-        layer("edge", note, {"x": x, "y": {"value": 0}, "text": {"field": "text"}}),
-    ]
-    spec["datasets"]["edge"] = [{field: at, "text": text}]
-    return spec
 
 
 def places_words(found: Measured) -> str:
@@ -214,14 +195,14 @@ def diagonal_chart(found: Measured, distance: str, head: str) -> Spec:
     )
     frame = Frame(
         steps=found["length"], low=-top, high=top, log=False, ticks=(-top, -top / 2, 0.0, top / 2, top),
-        gutter=0.2, across=across, field="score", shown=lambda value: quantity(value, 2),
+        gutter=0.2, across=across, field="score", shown=lambda value: quantity(value, 2), over=(edge,),
     )  # fmt: skip
     lines = []
     for name in sorted(POSITIONS.variants, key=lambda name: name == "rope"):  # the one it is about on top
         scores = found["models"][name][row][at]["scores"]
         points = tuple((found["every"] * i + int(distance), score) for i, score in enumerate(scores))
         lines.append(Line(variant(name).short, style(name), (Curve(points),)))
-    return edged(charts.line_chart(frame, lines), frame, "place", TRAINED, "trained up to here")
+    return charts.line_chart(frame, lines, edge=[{"place": TRAINED, "text": "trained up to here"}])
 
 
 def diagonal_table(found: Measured, distance: str, head: str) -> "Styler":
@@ -342,26 +323,32 @@ def knowledge_words(found: Measured) -> str:
 
 def rows_chart(found: Measured) -> Spec:
     """How far each row has turned from where it began: a stroke a row."""
-    last = found["rows"]
-    top = float(next(end for end in ANGLES if end >= max(found["turned"])))
-    ticks = tuple(top * share / 3 for share in range(4))
-    across = Across(field="row", title="row of the table", ticks=(0, TRAINED, 128, 256, 384, last))
-    frame = Frame(steps=last, low=0, high=top, log=False, ticks=ticks, across=across, gutter=0.02)
-    x = vega.x_axis("row", last, list(across.ticks), across.title, gutter=frame.gutter)
-    y = vega.y_axis("turned", {"domain": [0, top]}, list(ticks), ".0f")
-    hover = [{"field": "row"}, {"field": "turned", "title": "degrees", "format": ".1f"},
-             {"field": "moved", "title": "moved, of its length", "format": ".3f"}]  # fmt: skip
-    stroke = {"type": "rule", "strokeWidth": 1.5}
-    layers = [
-        *vega.levels(y, 0, last),
-        layer("rows", stroke, {"x": x, "y": y, "y2": {"datum": 0}, "color": COLOR, "tooltip": hover}),
-    ]
-    rows = [
+    turned = [
         {"row": at, "turned": turned, "moved": moved, "slot": style("learned").slot}
         for at, (turned, moved) in enumerate(zip(found["turned"], found["moved"], strict=True))
     ]
-    spec = vega.chart(200, layers, {"rows": rows})
-    return edged(spec, replace(frame, steps=last), "row", found["trained"], "never trained from here on")
+    top = float(next(end for end in ANGLES if end >= max(found["turned"])))
+    never = {"row": found["trained"], "text": "never trained from here on"}
+    return fed(_strokes(found["rows"], top), rows=turned, edge=[never])
+
+
+@lru_cache
+def _strokes(last: int, top: float) -> Spec:
+    ticks = tuple(top * share / 3 for share in range(4))
+    across = Across(field="row", title="row of the table", ticks=(0, TRAINED, 128, 256, 384, last))
+    frame = Frame(
+        steps=last, low=0, high=top, field="turned", log=False, ticks=ticks, form=".0f", across=across,
+        gutter=0.02,
+    )  # fmt: skip
+    told = [
+        *hover("row"),
+        alt.Tooltip(field="turned", title="degrees", format=".1f"),
+        alt.Tooltip(field="moved", title="moved, of its length", format=".3f"),
+    ]
+    strokes = (
+        rows("rows").mark_rule(strokeWidth=1.5).encode(x=frame.x, y=frame.y, y2=alt.Y2Datum(0), color=COLOR)
+    )
+    return compiled(200, *levels(frame.y, 0, last), strokes.encode(tooltip=told), *edge(frame))
 
 
 def rows_words(found: Measured) -> str:

@@ -6,8 +6,8 @@ from engine.models import ledger
 from engine.models.config import ModelConfig
 from lab.bench import tables
 from lab.charts import lines as charts
+from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
-from lab.charts.vega import Spec
 from lab.shell.styles import Style
 from lab.words import NBSP, quantity
 

@@ -12,8 +12,8 @@ from engine.memory_wall.plan import Plan
 from engine.memory_wall.setting import CARDS_GB, GB, MB, Setting
 from lab.bench import tables
 from lab.charts import lines as charts
+from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
-from lab.charts.vega import Spec
 from lab.sections.wall.parts import decades, whole_mb
 from lab.sections.wall.rows import Measurement
 from lab.shell.frame import dot

@@ -6,14 +6,17 @@ answer at least a fifth of its logit difference.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import altair as alt
 import streamlit as st
 
 from engine.data.languages.winograd import ADJECTIVE, DECISION
 from lab.bench import tables
-from lab.charts import vega
-from lab.charts.vega import COLOR, DASH, GRAY, INK, Spec, chart, layer
+from lab.charts import drawing
+from lab.charts.axes import COLOR, DASH, GRAY, INK, NOTE, TEXT, dot, hover, note, rows
+from lab.charts.drawing import Spec, compiled, fed
 from lab.sections.winograd.parts import share
 from lab.sections.winograd.probe import Measured
 from lab.words import NBSP, plain, quantity
@@ -37,7 +40,7 @@ SETS = {
 SHORT = {"noun_carriers": "noun", "adjective_readers": "adjective", "helpers": "helps"}
 KEYS = {"first noun": "x", "second noun": "y", "adjective": "adj."}
 EDGE = "edge"
-PAPER = {"stroke": {"expr": "background"}, "strokeWidth": 5, "strokeJoin": "round"}  # around letters
+PAPER = {"stroke": alt.ExprRef("background"), "strokeWidth": 5, "strokeJoin": "round"}  # around letters
 _MIDDLE = DECISION / 2
 
 
@@ -133,59 +136,53 @@ def places(found: Measured) -> dict[tuple[int, int], float]:
 def spec(found: Measured, chosen: str) -> Spec:
     """The graph. chosen: the edge that is cut."""
     blocks = 1 + max(role["block"] for role in found["heads"])
-    x = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [-0.6, 14.9], "nice": False}}
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "axis": None,
-        "scale": {"domain": [-0.45, blocks + 1.35], "nice": False},
+    return fed(_graph(blocks), **_rows(found, chosen, blocks))
+
+
+@cache
+def _graph(blocks: int) -> Spec:
+    def within(low: float, high: float) -> dict[str, Any]:
+        return {"type": "quantitative", "axis": None, "scale": alt.Scale(domain=[low, high], nice=False)}
+
+    def as_it_is(channel: Any, field: str) -> Any:
+        return channel(field=field, type="quantitative", scale=None, legend=None)
+
+    place = {
+        "x": alt.X(field="x", **within(-0.6, 14.9)),
+        "y": alt.Y(field="y", **within(-0.45, blocks + 1.35)),
     }
-    line = {"x": x, "y": y, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
-    width = {"field": "width", "type": "quantitative", "scale": None, "legend": None}
-    hover = [{"field": name} for name in ("edge", "weight", "accuracy without it")]
-    text = {"type": "text", "color": INK, "fontSize": 13}
-    click = {"name": EDGE, "select": {"type": "point", "fields": ["id"], "toggle": False}}
-    layers = [
-        layer("writes", {"type": "rule", "color": GRAY, "opacity": 0.25}, {**line, "strokeWidth": width}),
-        layer(
-            "edges",
-            {"type": "rule"},
-            {
-                **line,
-                "strokeWidth": width,
-                "color": COLOR,
-                "strokeDash": DASH,
-                "opacity": {"field": "opacity", "type": "quantitative", "scale": None, "legend": None},
-            },
-        ),
-        {
-            **layer(
-                "edges", {"type": "rule", "strokeWidth": CLICK, "opacity": 0}, {**line, "tooltip": hover}
-            ),
-            "params": [click],
-        },
-        layer(
-            "heads",
-            {"type": "point", "filled": True, "size": 700, "opacity": 1},
-            {"x": x, "y": y, "color": COLOR},
-        ),
-    ]
-    labels = [
-        ({**text, "fontWeight": 600, "fontSize": 14, "dy": -26}, "head"),
-        ({**text, "align": "left", "dx": 22, "dy": -7}, "role"),
-        ({**text, "color": GRAY, "fontSize": 12, "align": "left", "dx": 22, "dy": 9}, "weights"),
-    ]
-    for look, field in labels:  # on paper of their own: looks pass under them
-        layers += [layer("heads", {**look, **over}, _text(x, y, field)) for over in (PAPER, {})]
-    layers += [
-        layer("words", {**text, "dy": 12}, _text(x, y, "word")),
-        layer("words", {**text, "color": GRAY, "fontSize": 12, "dy": 28}, _text(x, y, "index")),
-    ]
-    return chart(HEIGHT_A_ROW * (blocks + 1) + 60, layers, _rows(found, chosen, blocks))
-
-
-def _text(x: Spec, y: Spec, field: str) -> Spec:
-    return {"x": x, "y": y, "text": {"field": field, "type": "nominal"}}
+    ends = {"x2": alt.X2(field="x2"), "y2": alt.Y2(field="y2")}
+    writes, edges, heads, words = (
+        rows(name).encode(**place) for name in ("writes", "edges", "heads", "words")
+    )
+    width = as_it_is(alt.StrokeWidth, "width")
+    look = {
+        "strokeWidth": width,
+        "color": COLOR,
+        "strokeDash": DASH,
+        "opacity": as_it_is(alt.Opacity, "opacity"),
+    }
+    wide = edges.mark_rule(strokeWidth=CLICK, opacity=0)  # unseen, to be pointed at and pressed
+    click = alt.selection_point(name=EDGE, fields=["id"], toggle=False)
+    beside: dict[str, Any] = {"align": "left", "dx": 22}
+    labels: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("head", {"color": INK, "fontSize": 14, "fontWeight": 600, "dy": -26}),
+        ("role", {"color": INK, "fontSize": TEXT, "dy": -7, **beside}),
+        ("weights", {"color": GRAY, "fontSize": NOTE, "dy": 9, **beside}),
+    )
+    return compiled(
+        HEIGHT_A_ROW * (blocks + 1) + 60,
+        writes.mark_rule(color=GRAY, opacity=0.25).encode(**ends, strokeWidth=width),
+        edges.mark_rule().encode(**ends, **look),
+        wide.encode(**ends, tooltip=hover("edge", "weight", "accuracy without it"))
+        .add_params(click)
+        .properties(name="looks"),
+        dot(heads, 700).encode(color=COLOR),
+        # On paper of their own: looks pass under them.
+        *(note(heads, field, **text, **paper) for field, text in labels for paper in (PAPER, {})),
+        note(words, "word", color=INK, fontSize=TEXT, dy=12),
+        note(words, "index", dy=28),
+    )
 
 
 def _rows(found: Measured, chosen: str, blocks: int) -> dict[str, list[dict[str, Any]]]:
@@ -260,7 +257,7 @@ def draw(found: Measured, chosen: str, key: str, target: str) -> None:
         if picked and picked[0].get("id"):
             st.session_state[target] = picked[0]["id"]
 
-    vega.draw(spec(found, chosen), key, on_select=clicked)
+    drawing.draw(spec(found, chosen), key, on_select=clicked)
 
 
 def csv_rows(found: Measured) -> list[tuple[Any, ...]]:

@@ -9,8 +9,8 @@ from engine.chapter.language_variants import AVERAGE, AVERAGE_ADDED, ONE_BLOCK, 
 from lab.bench import tables
 from lab.bench.sweep import Row, Sweep
 from lab.charts import lines as charts
+from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
-from lab.charts.vega import Spec
 from lab.sections.winograd.setup import Choice
 from lab.shell.frame import dot
 from lab.shell.styles import style

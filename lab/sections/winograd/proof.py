@@ -3,15 +3,19 @@
 Shapes: R boundaries of the residual stream, T position, L blocks, H heads.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import altair as alt
 import numpy as np
 
 from lab import probes
 from lab.bench import tables
+from lab.charts.axes import BARE, COLOR, GRAY, INK, hover, note, rows, x_axis
+from lab.charts.bars import dots, named
+from lab.charts.drawing import Spec, compiled, fed
 from lab.charts.maps.panel import Panel, labels
 from lab.charts.maps.sentences import number
-from lab.charts.vega import COLOR, GRAY, INK, Spec, chart, layer
 from lab.sections.winograd.graph import SETS, SHORT, roles_of
 from lab.sections.winograd.parts import BLOCK_GUESSES, share
 from lab.sections.winograd.probe import Measured
@@ -41,49 +45,27 @@ READS = {"first": "block 1: decision sees adjective", "second": "block 2: decisi
 def ablation_chart(found: Measured) -> Spec:
     """Accuracy that is left without each head: a ring for zero, a dot for its mean."""
     roles = roles_of(found, SHORT)
-    rows = [
+    marks = [
         {"head": f"{role['block'] + 1}.{role['head'] + 1}", "slot": slot, "accuracy": role[how]["accuracy"],
          "kind": how, "role": roles.get((role["block"], role["head"]), "")}
         for role in found["heads"]
         for how, slot in (("zero", "gray"), ("mean", "ink"))
     ]  # fmt: skip
-    names = [row["head"] for row in rows if row["kind"] == "mean"]
-    y = {
-        "field": "head",
-        "type": "nominal",
-        "sort": names,
-        "axis": {"title": None, "domain": False, "ticks": False, "grid": False},
-    }
-    x = {
-        "field": "accuracy",
-        "type": "quantitative",
-        "scale": {"domain": [0, 1.35], "nice": False},
-        "axis": {
-            "values": [0, 0.25, 0.5, 0.75, 1],
-            "format": ".0%",
-            "title": "right answers left without the head",
-            "titleAnchor": "start",
-            "titleFontWeight": "normal",
-            "grid": False,
-            "domain": False,
-        },
-    }
-    place = {"x": x, "y": y}
-    point = {"type": "point", "size": 70, "opacity": 1}
-    rule = {"type": "rule", "color": GRAY, "opacity": 0.5, "strokeDash": [3, 3]}
-    hover = [{"field": name} for name in ("head", "kind", "accuracy", "role")]
-    layers = [
-        layer("limits", rule, {"x": {**x, "field": "at"}}),
-        layer("heads", {**point, "filled": False}, {**place, "color": COLOR, "tooltip": hover}, "zero"),
-        layer("heads", {**point, "filled": True}, {**place, "color": COLOR, "tooltip": hover}, "mean"),
-        layer(
-            "heads",
-            {"type": "text", "color": INK, "align": "left", "dx": 8, "fontSize": 12},
-            {"x": {"datum": 1.02}, "y": y, "text": {"field": "role"}},
-            "mean",
-        ),
-    ]
-    return chart(28 * len(names) + 60, layers, {"heads": rows, "limits": [{"at": GONE}, {"at": WHOLE}]})
+    names = tuple(row["head"] for row in marks if row["kind"] == "mean")
+    return fed(_heads(names), dots=marks, levels=[{"at": GONE}, {"at": WHOLE}])
+
+
+@lru_cache
+def _heads(names: tuple[str, ...]) -> Spec:
+    title = "right answers left without the head"
+    x = x_axis("accuracy", 1, [0, 0.25, 0.5, 0.75, 1], title, form=".0%", gutter=0.35)
+    y = named("head", names)
+    roles = rows("dots", "mean").encode(x=alt.XDatum(1.02), y=y)
+    return compiled(
+        28 * len(names) + 60,
+        *dots(x, y, "mean", "zero", hover("head", "kind", "accuracy", "role")),
+        note(roles, "role", color=INK, align="left", dx=8),
+    )
 
 
 def ablation_table(found: Measured) -> "Styler":
@@ -206,29 +188,33 @@ def lens_table(found: Measured) -> "Styler":
 
 def attribution_chart(found: Measured) -> Spec:
     """What every part writes of the logit difference, a bar a sentence's adjective."""
-    rows = []
-    for place, one in enumerate(found["attribution"]):
-        for name, value in _parts(one):
-            rows.append(
-                {"part": name, "logits": value, "adjective": one["adjective"], "slot": ("ink", "gray")[place]}
-            )
-    names = [name for name, _ in _parts(found["attribution"][0])]
-    most = max(1.0, *(abs(row["logits"]) for row in rows))
-    axis = {"title": None, "domain": False, "ticks": False, "grid": False}
-    y = {"field": "part", "type": "nominal", "sort": names, "axis": {**axis, "labelLimit": 220}}
-    x = {
-        "field": "logits",
-        "type": "quantitative",
-        "scale": {"domain": [-most, most], "nice": True},
-        "axis": {**axis, "title": "logits", "titleFontWeight": "normal", "tickCount": 7},
-    }
-    hover = [{"field": "part"}, {"field": "adjective"}, {"field": "logits", "format": "+.3f"}]
-    bars = {"x": x, "y": y, "yOffset": {"field": "adjective", "sort": None}, "color": COLOR, "tooltip": hover}
-    layers = [
-        layer("parts", {"type": "bar", "opacity": 0.9}, bars),
-        {"data": {"values": [{}]}, "mark": {"type": "rule", "color": GRAY}, "encoding": {"x": {"datum": 0}}},
+    bars = [
+        {"part": name, "logits": value, "adjective": one["adjective"], "slot": slot}
+        for one, slot in zip(found["attribution"], ("ink", "gray"), strict=False)
+        for name, value in _parts(one)
     ]
-    return chart(26 * len(names) + 50, layers, {"parts": rows})
+    names = tuple(name for name, _ in _parts(found["attribution"][0]))
+    return fed(_bars(names, max(1.0, *(abs(bar["logits"]) for bar in bars))), parts=bars)
+
+
+@lru_cache
+def _bars(names: tuple[str, ...], most: float) -> Spec:
+    x = alt.X(
+        field="logits",
+        type="quantitative",
+        scale=alt.Scale(domain=[-most, most], nice=True),
+        axis=alt.Axis(title="logits", tickCount=7, **BARE),
+    )
+    aside = alt.YOffset(field="adjective", sort=None)
+    bars = rows("parts").mark_bar(opacity=0.9)
+    return compiled(
+        26 * len(names) + 50,
+        bars.encode(
+            x=x, y=named("part", names, limit=220), yOffset=aside, color=COLOR,
+            tooltip=hover("part", "adjective", logits="+.3f"),
+        ),
+        alt.Chart(alt.InlineData(values=[{}])).mark_rule(color=GRAY).encode(x=alt.XDatum(0)),
+    )  # fmt: skip
 
 
 def _parts(one: Measured) -> list[tuple[str, float]]:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from lab.bench import training
-from lab.charts import vega
+from lab.charts import drawing
 from lab.charts.maps import figure, strip
 from lab.sections.winograd import proof
 from lab.sections.winograd.inside import Inside, table
@@ -45,7 +45,7 @@ def _ablation(circuit: Measured) -> None:
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=training.HALF):
             with st.container(key="figure-heads"):
-                vega.draw(proof.ablation_chart(circuit), key="winograd.heads")
+                drawing.draw(proof.ablation_chart(circuit), key="winograd.heads")
             st.caption("Ring: the head to zero. Dot: to its mean. Dashed: 75 % and 95 %.")
         with st.container(width=training.HALF):
             table(proof.ablation_table(circuit))
@@ -84,7 +84,7 @@ def _lens(found: Measured) -> None:
 def _attribution(found: Measured) -> None:
     st.subheader("Who wrote the difference", anchor=False)
     with st.container(key="figure-attribution", width=training.TABLE_WIDTH):
-        vega.draw(proof.attribution_chart(found), key="winograd.attribution")
+        drawing.draw(proof.attribution_chart(found), key="winograd.attribution")
         a, b = (plain(one["adjective"]) for one in found["attribution"])
         st.caption(f"Upper bar: too {a}. Lower, grey: too {b}. Held-out sentences with that adjective.")
     st.markdown(proof.attribution_words(found), width=frame.MEASURE)
