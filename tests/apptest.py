@@ -1,5 +1,6 @@
 """Pages under Streamlit's AppTest: open one at a URL, run it again, read what it says."""
 
+import altair as alt
 import pyarrow
 from streamlit.testing.v1 import AppTest
 
@@ -51,6 +52,11 @@ def charts(page):
         for node in nodes(page)
         if node.type == "vega_lite_chart"
     ]
+
+
+def sound(spec):
+    """The layers of a chart as Altair reads them; an error where they are no sound Vega-Lite."""
+    return alt.LayerChart.from_dict({key: spec[key] for key in ("layer", "config", "height")}, validate=True)
 
 
 def cells(page, first, place=0):

@@ -15,6 +15,7 @@ from lab.sections.home import chart
 from lab.sections.home import state as home_state
 from lab.shell.chapter import SECTIONS, section
 from lab.words import plain
+from tests.apptest import sound
 from tests.test_page_runs import SPEC, add, texts
 
 HERE = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
@@ -93,7 +94,8 @@ def test_the_ladder_shows_whose_figure_is_whose(store, no_reference):
     add(store, "done", of("average-added", corpus_sha256="0" * 64), measured={chart.METRIC: 9.0})
     assert opened().get("vega_lite_chart")
     spec = chart.spec(chart.rungs(store.runs()))
-    marks = {(mark["name"], mark["mark"]): mark["value"] for mark in spec["datasets"]["marks"]}
+    marks = {(mark["name"], mark["kind"]): mark["value"] for mark in spec["datasets"]["marks"]}
+    assert sound(spec)
     assert marks["no context", "printed"] == 59.71
     assert marks["no context", "chapter"] == 60.5
     assert marks["no context", "reference"] == 61.0

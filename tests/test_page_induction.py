@@ -340,8 +340,8 @@ def test_ablation_names_what_is_left_and_who_shares_the_work(text, probe):
     assert "It is one head, :violet[●] 2.2." in words
     assert "Without all others **98.5 %** are left" in words
     dots = charts(page)[-1]
-    assert len(dots["left"]) == 2 * (3 + 8)
-    assert [row["left"] for row in dots["levels"]] == [0.99, 0.01]
+    assert len(dots["dots"]) == 2 * (3 + 8)
+    assert [row["at"] for row in dots["levels"]] == [0.99, 0.01]
 
 
 def test_heads_of_the_readers_are_taken_away_together(text, probe):
@@ -353,7 +353,7 @@ def test_heads_of_the_readers_are_taken_away_together(text, probe):
     assert probe[-1][-2:] == ("--heads", "1.2,2.4")
     (own,) = (row for row in cells(page, "taken away") if "yours: 1.2 and 2.4" in row["taken away"])
     assert own["zero"] == ":red[50.0 %]"
-    assert {row["slot"] for row in charts(page)[-1]["left"]} == {"blue", "violet", "gray", "sky"}
+    assert {row["slot"] for row in charts(page)[-1]["dots"]} == {"blue", "violet", "gray", "sky"}
 
 
 def test_shared_work_and_a_whole_layer_are_said():

@@ -15,32 +15,33 @@ Rows = Sequence[Mapping[str, Any]]
 NOTHING: Rows = ({"kind": ""},)  # a table of no columns could not be sent; no layer draws this row
 
 
-@alt.theme.register("lab", enable=True)
-def theme() -> alt.theme.ThemeConfig:
-    """What all charts have in common."""
-    gray = alt.ExprRef("scale('color', 'gray')").to_dict()
-    axis = {
-        "labelColor": gray,
-        "titleColor": gray,
-        "tickColor": gray,
-        "labelFontSize": 13,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "labelPadding": 5,
-        "titlePadding": 6,
+_GRAY = {"expr": "scale('color', 'gray')"}
+THEME: Spec = {  # what all charts have in common
+    "config": {
+        "axis": {
+            "labelColor": _GRAY,
+            "titleColor": _GRAY,
+            "tickColor": _GRAY,
+            "labelFontSize": 13,
+            "titleFontSize": 13,
+            "titleFontWeight": "normal",
+            "labelPadding": 5,
+            "titlePadding": 6,
+        },
+        "view": {"stroke": None},
     }
-    return {"config": {"axis": axis, "view": {"stroke": None}}}  # type: ignore[typeddict-item]
+}
 
 
 def compiled(height: int, *layers: alt.Chart) -> Spec:
-    """The specification of layers over named data; ``fed`` gives it rows. It is not checked: the tests do.
+    """The specification of layers over named data, the first one lowest; ``fed`` gives it rows.
 
-    It takes some 30 ms, so a caller that draws at every tick keeps it.
+    It takes some 30 ms, so a caller that draws at every tick keeps it. ``alt.layer`` copies every layer four
+    times, and checking takes longer still: it is left to the tests.
     """
     with alt.data_transformers.enable(consolidate_datasets=False):
-        spec: Spec = alt.layer(*layers).properties(height=height).to_dict(validate=False)
-    del spec["$schema"]  # of Altair's version; the page draws with Streamlit's, a file with vl-convert's
-    return spec
+        drawn = [layer.to_dict(validate=False, context={"top_level": False}) for layer in layers]
+    return {"height": height, "layer": drawn, **THEME}
 
 
 def fed(spec: Spec, **rows: Rows) -> Spec:
@@ -74,7 +75,7 @@ def together(parts: Mapping[str, Spec], direction: Literal["hconcat", "vconcat"]
         own = {key: value for key, value in spec.items() if key not in ("config", "datasets")}
         drawn.append({**own, "layer": [_renamed(layer, name) for layer in spec["layer"]]})
     resolve = {"scale": {"color": "shared", "strokeDash": "shared"}}
-    return {direction: drawn, "resolve": resolve, "datasets": datasets, **theme()}
+    return {direction: drawn, "resolve": resolve, "datasets": datasets, **THEME}
 
 
 def _renamed(layer: Spec, part: str) -> Spec:

@@ -69,11 +69,11 @@ def constant_table(found: "dict[tuple[str, str], Constant]", size: float) -> Non
     """What each mask value becomes in each type, and what leaks past it at one size of the scores."""
     rows = []
     for kind in TYPES:
-        for value, (name, slot, _) in CONSTANTS.items():
+        for value, (name, look) in CONSTANTS.items():
             one = found[kind, value]
             rows.append(
                 (
-                    words(f":{slot}[●]{NBSP}{name}"),
+                    words(f":{look.slot}[●]{NBSP}{name}"),
                     words(kind),
                     words(":red[refused]" if one.filled is None else _number(one.filled)),
                     words(_number(one.cast)),

@@ -84,7 +84,7 @@ def figure(comparison: Comparison, mask: str, scale: str) -> Spec:
 
 @cache
 def _columns() -> Spec:
-    words: dict[str, Any] = {"labelExpr": labels(PRECISIONS), "ticks": False}
+    words: dict[str, Any] = {"labelExpr": labels(PRECISIONS), "tickSize": 0}
     x = x_axis("at", LAST, range(len(PRECISIONS)), None, -0.5, **words)
     powers = labels(tuple(_TICKS.values()), "round(log(datum.value) / LN10 / 4) + 4")
     y = y_axis("relative", FLOOR, CEILING, tuple(_TICKS), log=10, labelExpr=powers)
