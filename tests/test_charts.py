@@ -130,7 +130,7 @@ def test_close_figures_of_the_chapter_share_a_label():
 
 @given(some.lists(some.floats(0, 255), max_size=12))
 def test_names_in_the_gutter_are_never_closer_than_a_line(wanted):
-    moved = charts.apart(wanted, 18, 255)
+    moved = axes.apart(wanted, 18, 255)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     for lower, upper in pairwise(order):
         assert moved[upper] - moved[lower] >= 18 - 1e-6
@@ -138,8 +138,8 @@ def test_names_in_the_gutter_are_never_closer_than_a_line(wanted):
 
 
 def test_names_that_are_far_apart_stay_where_they_are():
-    assert charts.apart([200, 20, 100], 18, 255) == [200, 20, 100]
-    assert charts.apart([100, 100], 18, 255) == [91, 109]
+    assert axes.apart([200, 20, 100], 18, 255) == [200, 20, 100]
+    assert axes.apart([100, 100], 18, 255) == [91, 109]
 
 
 @given(some.integers(0, 5000))
@@ -153,7 +153,7 @@ def test_a_curve_has_at_most_500_points_and_keeps_its_ends(count):
 
 @given(some.integers(1, 10**7))
 def test_axis_steps_are_few_and_round(steps):
-    ticks = charts.step_ticks(steps)
+    ticks = axes.step_ticks(steps)
     assert ticks[0] == 0
     assert 1 <= len(ticks) <= 8
     assert ticks[-1] <= steps

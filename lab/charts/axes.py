@@ -4,6 +4,7 @@ Colours are names of slots in the theme's categorical palette, and every other t
 scale, so a chart follows a change between light and dark by itself and no colour stands in the code.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ GUTTER = 0.32  # of the x axis' width, right of its end: values and names
 GRAY, INK = (alt.ExprRef(f"scale('color', '{slot}')") for slot in ("gray", "ink"))
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 TEXT, NOTE = 13, 12  # px
+LABEL_GAP = 18.0  # px between two names in the gutter
 
 COLOR = alt.Color(field="slot", type="nominal", scale=alt.Scale(domain=list(SLOTS)), legend=None)
 DASH = alt.StrokeDash(
@@ -133,3 +135,32 @@ def gutter(y: alt.Y, last: float) -> list[alt.Chart]:
         layer.mark_text(text="●", fontSize=18, align="left", dx=61).encode(color=COLOR),
         note(layer, "name", **text, align="left", dx=76),
     ]
+
+
+def apart(positions: Sequence[float], gap: float, end: float) -> list[float]:
+    """Positions moved as little as can be: any two ``gap`` apart, none beyond 0 and ``end``."""
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    blocks: list[tuple[float, list[int]]] = []  # where a row of touching labels starts, and which they are
+
+    def block(members: list[int]) -> tuple[float, list[int]]:
+        ideal = sum(positions[m] - gap * rank for rank, m in enumerate(members)) / len(members)
+        return max(0.0, min(ideal, end - gap * (len(members) - 1))), members
+
+    for i in order:
+        last = block([i])
+        while blocks and blocks[-1][0] + gap * len(blocks[-1][1]) > last[0]:
+            last = block(blocks.pop()[1] + last[1])
+        blocks.append(last)
+    moved = [0.0] * len(positions)
+    for start, members in blocks:
+        for rank, member in enumerate(members):
+            moved[member] = start + gap * rank
+    return moved
+
+
+def step_ticks(steps: int) -> list[int]:
+    """Round steps from 0 to the last, at most seven intervals."""
+    rough = steps / 7
+    decade = 10 ** math.floor(math.log10(max(rough, 1)))
+    interval = next(int(decade * lead) for lead in (1, 2, 5, 10) if decade * lead >= rough)
+    return list(range(0, steps + 1, max(1, interval)))

@@ -13,30 +13,14 @@ from typing import Any
 
 import altair as alt
 
-from lab.charts.axes import (
-    COLOR,
-    CROSS,
-    DASH,
-    DASHED,
-    GUTTER,
-    INK,
-    dot,
-    gutter,
-    labels,
-    levels,
-    note,
-    of,
-    rows,
-    x_axis,
-    y_axis,
-)
+from lab.charts import axes
+from lab.charts.axes import COLOR, INK, dot, note, rows
 from lab.charts.drawing import Rows, Spec, compiled, fed
 from lab.shell.styles import Style
 from lab.words import quantity
 
 HEIGHT, PLOT_HEIGHT = 316, 255  # px; the second is what the first leaves for the curves
 BELOW = HEIGHT - PLOT_HEIGHT
-LABEL_GAP = 18.0  # px between two names in the gutter
 MAX_POINTS = 500
 
 Point = tuple[float, float]
@@ -89,7 +73,7 @@ class Frame:
         default=lambda value, inferred: quantity(value, 0 if inferred else 2), compare=False
     )
     height: int = PLOT_HEIGHT
-    gutter: float = GUTTER
+    gutter: float = axes.GUTTER
     names: bool = True
     across: Across = STEPS
     labels: int = 0
@@ -99,9 +83,9 @@ class Frame:
     def x(self) -> alt.X:
         """The horizontal axis."""
         across = self.across
-        ticks = across.ticks or tuple(step_ticks(self.steps))
-        texts = {"labelExpr": labels(across.texts, f"indexof({list(ticks)}, datum.value)")}
-        return x_axis(
+        ticks = across.ticks or tuple(axes.step_ticks(self.steps))
+        texts = {"labelExpr": axes.labels(across.texts, f"indexof({list(ticks)}, datum.value)")}
+        return axes.x_axis(
             across.field,
             self.steps,
             ticks,
@@ -122,7 +106,9 @@ class Frame:
             if self.low * 1.1 < tick < self.high
         ]
         least = {"minExtent": self.labels} if self.labels else {}
-        return y_axis(self.field, self.low, self.high, ticks, self.form, log=10 if self.log else 0, **least)
+        return axes.y_axis(
+            self.field, self.low, self.high, ticks, self.form, log=10 if self.log else 0, **least
+        )
 
     def pixel(self, value: float) -> float:
         """Distance from the top of the plot."""
@@ -224,27 +210,6 @@ def thinned(points: Sequence[Point]) -> Sequence[Point]:
     return [*kept, points[-1]]
 
 
-def apart(positions: Sequence[float], gap: float, end: float) -> list[float]:
-    """Positions moved as little as can be: any two ``gap`` apart, none beyond 0 and ``end``."""
-    order = sorted(range(len(positions)), key=lambda i: positions[i])
-    blocks: list[tuple[float, list[int]]] = []  # where a row of touching labels starts, and which they are
-
-    def block(members: list[int]) -> tuple[float, list[int]]:
-        ideal = sum(positions[m] - gap * rank for rank, m in enumerate(members)) / len(members)
-        return max(0.0, min(ideal, end - gap * (len(members) - 1))), members
-
-    for i in order:
-        last = block([i])
-        while blocks and blocks[-1][0] + gap * len(blocks[-1][1]) > last[0]:
-            last = block(blocks.pop()[1] + last[1])
-        blocks.append(last)
-    moved = [0.0] * len(positions)
-    for start, members in blocks:
-        for rank, member in enumerate(members):
-            moved[member] = start + gap * rank
-    return moved
-
-
 def _rows(frame: Frame, points: Sequence[Point], look: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**look, frame.across.field: step, frame.field: value} for step, value in thinned(points)]
 
@@ -259,7 +224,7 @@ def _gutter(frame: Frame, lines: Sequence[Line]) -> list[dict[str, Any]]:
             value = "–" if lost or not line.head else frame.shown(line.head[1])
             names.append({"name": line.name, "slot": line.style.slot, "value": value})
             wanted.append(frame.pixel(mean[-1][1]))
-    for row, pixel in zip(names, apart(wanted, LABEL_GAP, frame.height), strict=True):
+    for row, pixel in zip(names, axes.apart(wanted, axes.LABEL_GAP, frame.height), strict=True):
         row["at"] = frame.value(pixel)
     return names
 
@@ -268,7 +233,7 @@ def _rules(frame: Frame) -> list[dict[str, Any]]:
     """The chapter's figures; those that lie close share the label of the lowest."""
     groups: list[list[tuple[float, bool]]] = []
     for rule in sorted(frame.rules):
-        near = groups and frame.pixel(groups[-1][-1][0]) - frame.pixel(rule[0]) < LABEL_GAP
+        near = groups and frame.pixel(groups[-1][-1][0]) - frame.pixel(rule[0]) < axes.LABEL_GAP
         if near:
             groups[-1].append(rule)
         else:
@@ -297,18 +262,18 @@ def _compiled(frame: Frame) -> Spec:
     series = alt.Detail(field="series")
     return compiled(
         frame.height + BELOW,
-        *levels(y, first, last),
-        rules.mark_rule(**DASHED).encode(x=alt.XDatum(first), x2=alt.X2Datum(last)),
+        *axes.levels(y, first, last),
+        rules.mark_rule(**axes.DASHED).encode(x=alt.XDatum(first), x2=alt.X2Datum(last)),
         note(rules.encode(x=alt.XDatum(last)), align="right", dx=-4, dy=11),
         seeds.mark_line(strokeWidth=1, opacity=0.35, clip=True).encode(detail=series),
-        means.mark_line(strokeWidth=2.25, clip=True).encode(detail=series, strokeDash=DASH),
+        means.mark_line(strokeWidth=2.25, clip=True).encode(detail=series, strokeDash=axes.DASH),
         dot(means, 160, opacity=0, clip=True).encode(tooltip=told),  # unseen, to be pointed at
         dot(heads, 48, clip=True),
-        crosses.mark_point(shape=CROSS, size=60, strokeWidth=2, opacity=1),
-        *(gutter(y, last) if frame.names else []),
+        crosses.mark_point(shape=axes.CROSS, size=60, strokeWidth=2, opacity=1),
+        *(axes.gutter(y, last) if frame.names else []),
         rows("done")
         .mark_rule(color=INK, strokeWidth=3)
-        .encode(x=of(x, "from"), x2=alt.X2(field="to"), y=alt.value("height")),
+        .encode(x=axes.of(x, "from"), x2=alt.X2(field="to"), y=alt.value("height")),
         *(layer for layers in frame.over for layer in layers(frame)),
     )
 
@@ -316,17 +281,9 @@ def _compiled(frame: Frame) -> Spec:
 def edge(frame: Frame) -> list[alt.Chart]:
     """A dashed rule down at the places of the dataset "edge", with their text at the top, right of it."""
     layer = rows("edge").encode(x=frame.x)
-    return [layer.mark_rule(**DASHED), note(layer.encode(y=alt.value(0)), align="left", dx=5, dy=8)]
+    return [layer.mark_rule(**axes.DASHED), note(layer.encode(y=alt.value(0)), align="left", dx=5, dy=8)]
 
 
 def here(frame: Frame) -> list[alt.Chart]:
     """A rule down at the place of the dataset "here", where the reader stands."""
     return [rows("here").mark_rule(color=INK, strokeWidth=1.25).encode(x=frame.x)]
-
-
-def step_ticks(steps: int) -> list[int]:
-    """Round steps from 0 to the last, at most seven intervals."""
-    rough = steps / 7
-    decade = 10 ** math.floor(math.log10(max(rough, 1)))
-    interval = next(int(decade * lead) for lead in (1, 2, 5, 10) if decade * lead >= rough)
-    return list(range(0, steps + 1, max(1, interval)))

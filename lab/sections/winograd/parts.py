@@ -9,6 +9,7 @@ from engine.chapter.language_variants import AVERAGE, AVERAGE_ADDED, ONE_BLOCK, 
 from lab.bench import tables
 from lab.bench.sweep import Row, Sweep
 from lab.charts import lines as charts
+from lab.charts.axes import step_ticks
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.sections.winograd.setup import Choice
@@ -60,7 +61,7 @@ def frame(choice: Choice) -> Frame:
         across=Across(
             field="epoch",
             title=f"epochs, {quantity(each, 0 if each >= 10 else 1)} steps each",
-            ticks=tuple(charts.step_ticks(epochs)),
+            ticks=tuple(step_ticks(epochs)),
             form=",.0f",
         ),
     )
