@@ -148,10 +148,8 @@ class Line:
     curves: tuple[Curve, ...]
     here: float | None = None
 
-    @property
-    def head(self) -> Point | None:
-        """The point that its value is of; None where it has none there."""
-        mean = mean_curve(self.curves)
+    def head(self, mean: Sequence[Point]) -> Point | None:
+        """The point of its mean that its value is of; None where it has none there."""
         if self.here is None:
             return mean[-1] if mean else None
         return next((point for point in mean if point[0] == self.here), None)
@@ -176,8 +174,8 @@ def line_chart(frame: Frame, lines: Sequence[Line], progress: float = 0.0, **mor
                 ends.append({**look, frame.across.field: step, frame.field: value, "kind": "cross"})
         mean = mean_curve(line.curves)
         curves += _rows(frame, mean, {**look, "series": line.name, "kind": "mean"})
-        if line.head:
-            step, value = line.head
+        if head := line.head(mean):
+            step, value = head
             ends.append({**look, frame.across.field: step, frame.field: value, "kind": "head"})
     return fed(
         _compiled(frame),
@@ -221,7 +219,8 @@ def _gutter(frame: Frame, lines: Sequence[Line]) -> list[dict[str, Any]]:
         mean = mean_curve(line.curves)
         if mean:
             lost = line.here is None and all(curve.diverged for curve in line.curves if curve.points)
-            value = "–" if lost or not line.head else frame.shown(line.head[1])
+            head = None if lost else line.head(mean)
+            value = frame.shown(head[1]) if head else "–"
             names.append({"name": line.name, "slot": line.style.slot, "value": value})
             wanted.append(frame.pixel(mean[-1][1]))
     for row, pixel in zip(names, axes.apart(wanted, axes.LABEL_GAP, frame.height), strict=True):
