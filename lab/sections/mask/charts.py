@@ -107,7 +107,7 @@ def hardening_chart(scores: NDArray[np.floating], times: float, *, causal: bool)
         ("linear layer", "gray"): [float(one.linear_effective[-1]) for one in mixtures],
     }
     frame = Frame(
-        steps=100, low=1, high=TOKENS, field="tokens", log=False, height=CURVES,
+        steps=100, low=0.9, high=TOKENS + 0.15, field="tokens", log=False, height=CURVES,
         ticks=tuple(range(1, TOKENS + 1)),
         across=_log("times", 0.1, "scores multiplied by", (0.1, 1, 10, 100)),
         shown=lambda value: quantity(value, 2),
@@ -125,7 +125,7 @@ CONSTANTS = {
     "-1e9": ("−1e9", Style("orange", "dashed")),
     "-1e4": ("−1e4", Style("violet", "dashed")),
 }
-TOP_LEAK = 0.25
+TOP_LEAK = 0.26
 
 
 def leak_chart(leaks: Mapping[str, Mapping[float, float | None]], size: float) -> Spec:
@@ -135,7 +135,7 @@ def leak_chart(leaks: Mapping[str, Mapping[float, float | None]], size: float) -
     """
     sizes = [one for by_size in leaks.values() for one in by_size]
     frame = Frame(
-        steps=int(max(sizes)), low=0, high=TOP_LEAK, field="leak", log=False, height=CURVES,
+        steps=int(max(sizes)), low=-0.007, high=TOP_LEAK, field="leak", log=False, height=CURVES,
         ticks=(0, 0.05, 0.1, 0.15, 0.2, 0.25), form=".2f",
         across=_log("size", min(sizes), "size of the scores", (1, 1e2, 1e4, 1e6, 1e8, 1e10)),
         shown=lambda value: quantity(value, 3),
