@@ -117,7 +117,8 @@ def dilution() -> None:
 
 def _dilution_chart(t: int) -> drawing.Spec:
     shape = Frame(
-        steps=CONTEXT, low=-0.03, high=1.04, field="share", log=False, ticks=(0, 0.25, 0.5, 0.75, 1), form=".0%",
+        steps=CONTEXT, low=-0.03, high=1.04, field="share", log=False, form=".0%",
+        ticks=(0, 0.25, 0.5, 0.75, 1),
         height=240 - lines.BELOW, across=Across("t", "position t", 1, ticks=(1, 32, 64, 96, 128)),
         shown=lambda value: f"{value:.1%}",
     )  # fmt: skip

@@ -98,7 +98,8 @@ def reach_chart(heads: int) -> Spec:
     at = sorted({round(2 ** (power / 8)) for power in range(0, 8 * 9 + 1)})
     across = Across("distance", "tokens between query and key", 1, log=True, ticks=(1, 4, 16, 64, 256))
     frame = Frame(
-        steps=FARTHEST, low=-0.03, high=1.03, field="share", log=False, ticks=(0, 0.25, 0.5, 0.75, 1), form=".0%",
+        steps=FARTHEST, low=-0.03, high=1.03, field="share", log=False, form=".0%",
+        ticks=(0, 0.25, 0.5, 0.75, 1),
         height=HEIGHT - BELOW, gutter=0.06, names=False, across=across, over=(edge,),
     )  # fmt: skip
     curves = [
