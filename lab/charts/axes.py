@@ -42,12 +42,13 @@ def x_axis(
 ) -> alt.X:
     """The horizontal position: from ``first`` to ``last``, then the gutter. log: for widths, not steps."""
     end = first * (last / first) ** (1 + gutter) if log else first + (last - first) * (1 + gutter)
+    kind: dict[str, Any] = {"type": "log"} if log else {}
     given: dict[str, Any] = {"ticks": True, "tickSize": 4, "labelOverlap": "greedy"}
     given |= {"titleAnchor": "start", "labelBound": False, "labelFlush": False, **axis}
     return alt.X(
         field=field,
         type="quantitative",
-        scale=alt.Scale(domain=[first, end], nice=False, **({"type": "log"} if log else {})),
+        scale=alt.Scale(domain=[first, end], nice=False, **kind),
         axis=alt.Axis(values=list(ticks), format=form, title=title, **{**BARE, **given}),
     )
 
@@ -95,13 +96,16 @@ def rows(data: str, kind: str = "") -> alt.Chart:
 
 def dot(layer: alt.Chart, size: int, **mark: Any) -> alt.Chart:
     """Filled circles. size: of their area, in square px."""
-    return layer.mark_point(**{"filled": True, "size": size, "opacity": 1, **mark})
+    look: dict[str, Any] = {"filled": True, "opacity": 1, **mark}
+    dots: alt.Chart = layer.mark_point(size=size, **look)
+    return dots
 
 
 def note(layer: alt.Chart, field: str = "text", **mark: Any) -> alt.Chart:
     """Small words in grey, at the place that the encoding gives them."""
-    text = layer.mark_text(**{"color": GRAY, "fontSize": NOTE, **mark})
-    return text.encode(text=alt.Text(field=field))
+    look: dict[str, Any] = {"color": GRAY, "fontSize": NOTE, **mark}
+    words: alt.Chart = layer.mark_text(**look).encode(text=alt.Text(field=field))
+    return words
 
 
 def hover(*fields: str, **formats: str) -> list[alt.Tooltip]:

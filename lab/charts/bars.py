@@ -23,9 +23,8 @@ def dots(x: alt.X, y: alt.Y, filled: str, ring: str, told: Sequence[alt.Tooltip]
 
     Dashed rules stand at the values ``at`` of the dataset "levels". told: when a mark is pointed at.
     """
-    place = {"x": x, "y": y, "color": COLOR, "tooltip": list(told)}
     return [
         rows("levels").mark_rule(**DASHED).encode(x=of(x, "at")),
-        dot(rows("dots", ring), 70, filled=False).encode(**place),
-        dot(rows("dots", filled), 70).encode(**place),
+        dot(rows("dots", ring), 70, filled=False).encode(x, y, COLOR, tooltip=list(told)),
+        dot(rows("dots", filled), 70).encode(x, y, COLOR, tooltip=list(told)),
     ]

@@ -250,9 +250,9 @@ def _rules(frame: Frame) -> list[dict[str, Any]]:
 @lru_cache(maxsize=256)
 def _compiled(frame: Frame) -> Spec:
     x, y, first, last = frame.x, frame.y, frame.across.first, frame.steps
-    rules, curves = rows("rules").encode(y=y), {"x": x, "y": y, "color": COLOR}
-    seeds, means = (rows("curves", kind).encode(**curves) for kind in ("seed", "mean"))
-    heads, crosses = (rows("ends", kind).encode(**curves) for kind in ("head", "cross"))
+    rules = rows("rules").encode(y=y)
+    seeds, means = (rows("curves", kind).encode(x, y, COLOR) for kind in ("seed", "mean"))
+    heads, crosses = (rows("ends", kind).encode(x, y, COLOR) for kind in ("head", "cross"))
     told = [
         alt.Tooltip(field="name", title="model"),
         alt.Tooltip(field=frame.across.field, format=frame.across.form),

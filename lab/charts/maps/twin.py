@@ -20,8 +20,13 @@ def twin(panel: Panel, title: str, *, marked: int | None = None, limit: float | 
     colors = palette("light")
     sums = "each row sums to 1, colour by the square root, " if panel.kind == "weights" else ""
     note = f"{sums}grey: masked" if panel.masked is not None else sums.removesuffix(", ")
-    axis = {"domain": False, "ticks": False, "labelColor": colors.ink, "titleColor": colors.gray}
-    across = {"labelAngle": -60} if panel.of_tokens else {"labels": False}
+    axis: dict[str, Any] = {
+        "domain": False,
+        "ticks": False,
+        "labelColor": colors.ink,
+        "titleColor": colors.gray,
+    }
+    across: dict[str, Any] = {"labelAngle": -60} if panel.of_tokens else {"labels": False}
     top = alt.Axis(title=f"{panel.across} →", orient="top", **axis, **across)
     x = alt.X(field="column", **_names(panel.columns), axis=top)
     y = alt.Y(field="row", **_names(panel.rows), axis=alt.Axis(title=f"{panel.down} ↓", **axis))

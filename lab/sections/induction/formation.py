@@ -10,7 +10,7 @@ from lab.bench import tables
 from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import DASHED, note, rows
-from lab.charts.drawing import Spec
+from lab.charts.drawing import Rows, Spec
 from lab.charts.lines import Across, Curve, Frame, Line, Point
 from lab.sections.induction.parts import LOSS, SCORE, Rise, nats, percent
 from lab.sections.induction.probe import Measured, head_name, head_names
@@ -53,10 +53,13 @@ def mark(found: Measured, head: Sequence[int]) -> str:
 
 def stacked(found: Measured, curves: Curves, at: int) -> dict[str, Spec]:
     """Three charts over one another, on one step axis, each with the step of formation and the chosen one."""
-    steps = {"here": [{"step": at}], "formed": _formed(found)}
+    here, formed = [{"step": at}], _formed(found)
     drawn = {"losses": (_losses(found), _loss_lines(curves))}
     drawn |= {kind: (_scores(found, kind), _score_lines(found, kind)) for kind in KINDS}
-    return {name: charts.line_chart(frame, lines, **steps) for name, (frame, lines) in drawn.items()}
+    return {
+        name: charts.line_chart(frame, lines, here=here, formed=formed)
+        for name, (frame, lines) in drawn.items()
+    }
 
 
 def _losses(found: Measured) -> Frame:
@@ -112,7 +115,7 @@ def _score_lines(found: Measured, kind: str) -> list[Line]:
     return sorted(lines, key=lambda line: line.style.slot != "gray")
 
 
-def _formed(found: Measured) -> list[dict[str, object]]:
+def _formed(found: Measured) -> Rows:
     step = found["formed"]
     return [] if step is None else [{"step": step, "text": f"the pair forms: {step:,}"}]
 

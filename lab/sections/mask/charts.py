@@ -51,11 +51,9 @@ def _map() -> Spec:
         scale = alt.Scale(domain=list(range(1, TOKENS + 1)), paddingInner=0)
         return {"field": field, "type": "ordinal", "scale": scale, "axis": across}
 
-    axes = {
-        "x": alt.X(**axis("key", orient="top", title="key →")),
-        "y": alt.Y(**axis("query", title="query")),
-    }
-    seen, hidden = rows("seen").encode(**axes), rows("hidden").encode(**axes)
+    x = alt.X(**axis("key", orient="top", title="key →"))
+    y = alt.Y(**axis("query", title="query"))
+    seen, hidden = rows("seen").encode(x, y), rows("hidden").encode(x, y)
     weight = alt.Tooltip(field="said", title="weight")
     told = [*hover("query", "key"), weight, *hover("score")]
     return compiled(
@@ -82,9 +80,10 @@ def mixture_plot(mixed: NDArray[np.floating]) -> Spec:
 
 @cache
 def _hexagon() -> Spec:
-    plain = {"type": "quantitative", "scale": alt.Scale(domain=[-1.3, 1.3], nice=False), "axis": None}
-    place = {"x": alt.X(field="x", **plain), "y": alt.Y(field="y", **plain)}
-    values, means = rows("values").encode(**place), rows("means").encode(**place)
+    scale = alt.Scale(domain=[-1.3, 1.3], nice=False)
+    x = alt.X(field="x", type="quantitative", scale=scale, axis=None)
+    y = alt.Y(field="y", type="quantitative", scale=scale, axis=None)
+    values, means = rows("values").encode(x, y), rows("means").encode(x, y)
     told = hover("name", x=".3f", y=".3f")
     return compiled(
         MAP,

@@ -147,21 +147,11 @@ def _graph(blocks: int) -> Spec:
     def as_it_is(channel: Any, field: str) -> Any:
         return channel(field=field, type="quantitative", scale=None, legend=None)
 
-    place = {
-        "x": alt.X(field="x", **within(-0.6, 14.9)),
-        "y": alt.Y(field="y", **within(-0.45, blocks + 1.35)),
-    }
-    ends = {"x2": alt.X2(field="x2"), "y2": alt.Y2(field="y2")}
-    writes, edges, heads, words = (
-        rows(name).encode(**place) for name in ("writes", "edges", "heads", "words")
-    )
-    width = as_it_is(alt.StrokeWidth, "width")
-    look = {
-        "strokeWidth": width,
-        "color": COLOR,
-        "strokeDash": DASH,
-        "opacity": as_it_is(alt.Opacity, "opacity"),
-    }
+    x = alt.X(field="x", **within(-0.6, 14.9))
+    y = alt.Y(field="y", **within(-0.45, blocks + 1.35))
+    x2, y2 = alt.X2(field="x2"), alt.Y2(field="y2")
+    writes, edges, heads, words = (rows(name).encode(x, y) for name in ("writes", "edges", "heads", "words"))
+    width, pale = as_it_is(alt.StrokeWidth, "width"), as_it_is(alt.Opacity, "opacity")
     wide = edges.mark_rule(strokeWidth=CLICK, opacity=0)  # unseen, to be pointed at and pressed
     click = alt.selection_point(name=EDGE, fields=["id"], toggle=False)
     beside: dict[str, Any] = {"align": "left", "dx": 22}
@@ -172,9 +162,9 @@ def _graph(blocks: int) -> Spec:
     )
     return compiled(
         HEIGHT_A_ROW * (blocks + 1) + 60,
-        writes.mark_rule(color=GRAY, opacity=0.25).encode(**ends, strokeWidth=width),
-        edges.mark_rule().encode(**ends, **look),
-        wide.encode(**ends, tooltip=hover("edge", "weight", "accuracy without it"))
+        writes.mark_rule(color=GRAY, opacity=0.25).encode(x2, y2, width),
+        edges.mark_rule().encode(x2, y2, width, COLOR, DASH, pale),
+        wide.encode(x2, y2, tooltip=hover("edge", "weight", "accuracy without it"))
         .add_params(click)
         .properties(name="looks"),
         dot(heads, 700).encode(color=COLOR),
