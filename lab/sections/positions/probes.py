@@ -345,9 +345,7 @@ def _strokes(last: int, top: float) -> Spec:
         alt.Tooltip(field="turned", title="degrees", format=".1f"),
         alt.Tooltip(field="moved", title="moved, of its length", format=".3f"),
     ]
-    strokes = (
-        rows("rows").mark_rule(strokeWidth=1.5).encode(x=frame.x, y=frame.y, y2=alt.Y2Datum(0), color=COLOR)
-    )
+    strokes = rows("rows").mark_rule(strokeWidth=1.5).encode(frame.x, frame.y, alt.Y2Datum(0), COLOR)
     return compiled(200, *levels(frame.y, 0, last), strokes.encode(tooltip=told), *edge(frame))
 
 
