@@ -372,7 +372,7 @@ def test_attention_is_linear_and_the_feed_forward_is_not(text, probed):
     words = said(page)
     assert "weights as torch draws them, seed 0; no trained block is here yet" in words
     assert "they could be one" in words
-    line = charts(page)[-1]["lines"]
+    line = charts(page)[-1]["curves"]
     assert {row["name"] for row in line} == {"frozen attention", "feed-forward"}
 
 

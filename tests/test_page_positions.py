@@ -76,7 +76,7 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     assert [row["text"] for row in lengths["chapter"]] == ["chapter 44.95", "chapter 42.49"]
     assert [row["tokens"] for row in lengths["chapter"]] == [64, 256]
     assert len(slopes["slopes"]) == 4
-    assert {row["head"] for row in reach["reach"]} == {1, 2, 3, 4}
+    assert {row["name"] for row in reach["curves"]} == {f"head {number}" for number in (1, 2, 3, 4)}
     lines = cells(page, "beside the chapter")
     assert [line["beside the chapter"].split("] ")[1] for line in lines] == [
         "ALiBi at 64 tokens",
@@ -179,7 +179,7 @@ def test_another_text_is_compared_with_nothing(text, monkeypatch):
     measure(text)
     page = opened(budget="chapter")
     assert "Yours are of another text, so nothing is compared." in said(page)
-    assert charts(page)[1]["chapter"] == [{"text": ""}]
+    assert charts(page)[1]["chapter"] == [{"kind": ""}]
     assert {line["difference"] for line in cells(page, "beside the chapter")} == {":gray[–]"}
 
 
@@ -396,7 +396,7 @@ def test_slopes_for_any_number_of_heads(text):
     page = opened(heads="6")
     slopes = charts(page)[2]["slopes"]
     assert [row["name"] for row in slopes] == ["1/4", "1/16", "1/64", "1/256", "1/2", "1/8"]
-    assert [row["kind"] for row in slopes] == ["", "", "", "", "between", "between"]
+    assert [row["kind"] for row in slopes] == ["own"] * 4 + ["between"] * 2
     words = said(page)
     assert "Six heads: 1/4, 1/16, 1/64, 1/256, then 1/2, 1/8. 6 is no power of two" in words
     assert "The steepest head halves a weight every 1.4 tokens, the flattest every 177.4." in words

@@ -69,7 +69,13 @@ def slopes_chart(heads: int) -> Spec:
     """A dot a head: filled as its power of two has it, a ring from the next one; grey ticks: the formula."""
     found = slopes(heads)
     dots = [
-        {"head": head, "slope": one.value, "slot": "green", "kind": "between" if one.between else "own"}
+        {
+            "head": head,
+            "slope": one.value,
+            "name": one.text,
+            "slot": "green",
+            "kind": "between" if one.between else "own",
+        }
         for head, one in enumerate(found, start=1)
     ]
     plain = [{"head": head, "slope": 2 ** (-8 * head / heads)} for head in range(1, heads + 1)]
@@ -83,7 +89,7 @@ def _dots() -> Spec:
     fraction = "datum.value == 1 ? '1' : '1/' + round(1 / datum.value)"
     y = y_axis("slope", _LOWEST, _HIGHEST, _TICKS, log=2, labelExpr=fraction)
     own, between = (rows("slopes", kind).encode(x=x, y=y, color=COLOR) for kind in ("own", "between"))
-    told = hover("head", slope=".5f")
+    told = hover("head", "name", slope=".5f")
     return compiled(
         HEIGHT,
         *levels(y, first, last),
