@@ -276,8 +276,8 @@ def test_models_that_differ_in_their_budget_only_are_told_apart(tmp_path, monkey
     from engine.runs.launch import specs
 
     monkeypatch.setattr(paths, "REFERENCE", tmp_path)
-    monkeypatch.setattr(reference, "first_losses", lambda config, language: [])
-    monkeypatch.setattr(reference, "curve", lambda directory, metric: [])
+    monkeypatch.setattr(reference_writer, "first_losses", lambda config, language: [])
+    monkeypatch.setattr(reference_writer, "curve", lambda directory, metric: [])
     made = specs("norm-placement", "chapter", (0,), "python-reference")
     store = SimpleNamespace(directory=lambda number: tmp_path)
     environment = {"device": "CPU", "threads": 1, "lab": "", "torch": "", "python": ""}
