@@ -19,8 +19,8 @@ test-full: .venv/dev
 	$(MAKE) test-processors
 
 # What a processor's own way of adding could decide, as one without AVX-512 computes it and as one without AVX.
-PROPERTIES := $(wildcard $(addprefix tests/test_,attention_statistics.py circuits_*.py kept_weights.py linear.py \
-	models.py positions.py probe_attention.py reference.py step.py training.py))
+PROPERTIES := $(addsuffix .py,$(addprefix tests/test_,circuits_capture circuits_induction circuits_interventions linear \
+	models positions probe_attention reference step training))
 ALIKE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PROPERTIES) -n logical --maxprocesses 4
 test-processors: .venv/dev
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 $(ALIKE)
