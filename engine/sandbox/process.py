@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ import psutil
 
 from engine.sandbox import MEMORY_BYTES
 from engine.system import paths
-from engine.system.processes import gigabytes, kill_tree
+from engine.system.processes import end_marked, gigabytes, kill_tree
 
 LOAD_SECONDS = 30.0  # for torch, whatever else the machine does
 CODE_SECONDS = 5.0  # for the code's first lines, and as much again for all cases
@@ -80,10 +80,14 @@ def run(code: str, cases: Mapping[str, Mapping[str, Any]]) -> Ended:
         try:
             limit = _until_it_ends(child, said)
         finally:
-            limit = "process" if _end_all(child, mark) else limit
+            if child.poll() is None:
+                kill_tree(child.pid)
+                child.wait()
+            left_another = end_marked(MARK, mark)
     lines = said.all().splitlines()
     places = ["while torch loaded", "in its first lines", *(f"in the case {name}" for name in cases)]
     where = places[min(len(lines), len(places) - 1)]
+    limit = "process" if left_another else limit
     ended = not limit and lines[-1:] == [END]
     return Ended(
         answers=[_parsed(line) for line in lines[1:] if line != END],
@@ -147,29 +151,6 @@ def _until_it_ends(child: "subprocess.Popen[bytes]", said: _Kept) -> str:
                 return "process"
         time.sleep(0.02)
     return ""
-
-
-def _end_all(child: "subprocess.Popen[bytes]", mark: str) -> bool:
-    """End the child and whatever bears its mark. Returns whether there was more than the child."""
-    if child.poll() is None:
-        kill_tree(child.pid)
-        child.wait()
-    more, until = False, time.monotonic() + 1.0
-    while (left := list(_marked(mark))) and time.monotonic() < until:
-        more = True
-        for process in left:
-            with suppress(psutil.Error):
-                process.kill()
-        time.sleep(0.01)
-    return more
-
-
-def _marked(mark: str) -> Iterator[psutil.Process]:
-    """Living processes of a check. An orphan, of a session of its own, still has its environment."""
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark:
-                yield process
 
 
 def _parsed(line: bytes) -> Any:
