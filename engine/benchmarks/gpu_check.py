@@ -55,6 +55,7 @@ def sections(kind: str, peer: Path | None, *, rehearse: bool) -> Iterator[Sectio
 
     yield on_device("variants", 90)
     yield on_device("training", 60)
+    size: tuple[str, ...]
     if rehearse:
         size = ("--device", kind, "--to", "128", "--implementation", "fused")
     elif kind == "cuda":

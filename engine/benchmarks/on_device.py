@@ -199,7 +199,7 @@ def one_by_one(models: Sequence[nn.Module], ids: Tensor) -> Step:
 
 def at_once(models: Sequence[nn.Module], ids: Tensor) -> Step:
     """The same step of all models as one, their weights stacked. Returns their losses."""
-    weights, buffers = torch.func.stack_module_state(list(models))  # type: ignore[no-untyped-call]
+    weights, buffers = torch.func.stack_module_state(list(models))
     optimizer = torch.optim.AdamW(weights.values(), fused=True)
 
     def loss(weights: dict[str, Tensor], buffers: dict[str, Tensor], batch: Tensor) -> Tensor:

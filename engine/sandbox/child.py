@@ -28,8 +28,10 @@ MAX_TEXT = 300  # characters of a message of the reader's own
 FILE_BYTES = 10_000_000  # of a file that it writes
 LIFE_SECONDS = 30  # of the processor; of the clock from when torch is loaded. The app ends it far sooner
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
-OTHER_PROCESSES = ("os.exec", "os.fork", "os.kill", "os.posix_spawn", "os.spawn", "os.startfile", "os.system")
-OTHER_PROCESSES += ("pty.spawn", "signal.pthread_kill", "subprocess.Popen")
+OTHER_PROCESSES = (
+    "os.exec", "os.fork", "os.kill", "os.posix_spawn", "os.spawn", "os.startfile", "os.system", "pty.spawn",
+    "signal.pthread_kill", "subprocess.Popen",
+)  # fmt: skip
 
 
 class Unfit(TypeError):
@@ -42,7 +44,7 @@ ENDS_THE_LADDER = (RecursionError, Unfit)  # every other case would fail in the 
 def answers(code: str, cases: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """What the first lines came to, then each case, until one fails in a way in which all would.
 
-    cases: q, k and v as nested lists, dtype, causal.
+    cases: each with inputs (q, k and v as nested lists), dtype and causal.
     Yields dictionaries: with ``error``, a sentence, or with what is known of the output.
     """
     try:
@@ -53,7 +55,7 @@ def answers(code: str, cases: Sequence[dict[str, Any]]) -> Iterator[dict[str, An
     yield {}
     for case in cases:
         dtype = getattr(torch, case["dtype"])
-        given = [torch.tensor(case[name], dtype=torch.float64).to(dtype) for name in "qkv"]
+        given = [torch.tensor(values, dtype=torch.float64).to(dtype) for values in case["inputs"]]
         try:
             answer = _described(attention(*given, case["causal"]), given)
         except BaseException as error:
@@ -145,14 +147,6 @@ def _refuse(event: str, _arguments: object) -> None:
         raise PermissionError(f"No process but this one: {event}.")
 
 
-def _end_with(parent: int) -> None:
-    """On Linux: be killed when the app is. Elsewhere the clock that ``_limit`` sets ends it soon after."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-
-
 def _limit() -> None:
     """What the system itself can hold it to; the app's polling does the rest.
 
@@ -176,7 +170,10 @@ def _limit() -> None:
 
 def main(parent: int) -> None:
     """Read the request in the working folder, answer it, leave. parent: the id of the app's process."""
-    _end_with(parent)
+    if sys.platform == "linux":  # elsewhere the clock that ``_limit`` starts ends it soon after the app
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            return
     channel = os.dup(1)
     os.dup2(2, 1)  # what it prints goes where its errors go
     write, leave, dumps = os.write, os._exit, json.dumps

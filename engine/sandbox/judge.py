@@ -5,7 +5,6 @@ in numpy, with outputs that the code never saw. Where they differ, the mistake i
 or by what the failing cases have in common.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -73,11 +72,7 @@ def check(code: str) -> Verdict:
 def requests() -> dict[str, dict[str, Any]]:
     """The inputs of every case, by its name, as the process that runs the code takes them."""
     return {
-        case.name: {
-            **dict(zip("qkv", case.inputs().tolist(), strict=True)),
-            "dtype": case.dtype,
-            "causal": case.causal,
-        }
+        case.name: {"inputs": case.inputs().tolist(), "dtype": case.dtype, "causal": case.causal}
         for case in LADDER
     }
 
@@ -95,26 +90,23 @@ def judged(answers: Sequence[Any]) -> Verdict:
         failed = [result for result in results if result.complaint]
         if not failed and len(results) < len(LADDER):
             raise ValueError(f"{len(results)} outputs")
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         return Verdict("error", "Its outputs cannot be read; it wrote something in between.")
     found = _wrong(results, failed) if failed else _right(results)
     return replace(found, tried=[r.case.name for r in results], failed=[r.case.name for r in failed])
 
 
 def _right(results: Sequence[Result]) -> Verdict:
-    gap = max(_gap(result) for result in results if result.case.dtype == "float32")
+    close = [(r.got, r.case.expected()) for r in results if r.got is not None and r.case.dtype == "float32"]
+    gap = max(float(np.abs(got - want).max()) for got, want in close)
     said = "0" if gap == 0 else f"{gap:.1e}".replace("-", "−")
     return Verdict("right", f"Right in all {len(LADDER)} cases: the largest difference in float32 is {said}.")
 
 
 def _wrong(results: Sequence[Result], failed: Sequence[Result]) -> Verdict:
     part, said = _diagnosis(results, failed)
-    return Verdict(
-        "error" if part == "error" else "wrong",
-        said if part in WHOLE_SENTENCES else f"{said[0].upper()}{said[1:]}.",
-        part,
-        smallest=_python(failed[0]),
-    )
+    said = said if part in WHOLE_SENTENCES else f"{said[0].upper()}{said[1:]}."
+    return Verdict("error" if part == "error" else "wrong", said, part, smallest=_python(failed[0]))
 
 
 def compared(case: Case, answer: dict[str, Any]) -> Result:
@@ -166,7 +158,7 @@ def explaining(plain: Sequence[Result]) -> Iterator[tuple[Fault, ...]]:
 
 def _explains(faults: Sequence[Fault], result: Result) -> bool:
     try:
-        would = attend(*result.case.inputs(), result.case.causal, faults)
+        would = attend(result.case.inputs(), result.case.causal, faults)
     except ValueError:
         return result.part == "error"
     return result.got is not None and result.part is None and _close(result.got, would, result.case)
@@ -207,10 +199,6 @@ def _close(got: Array, want: Array, case: Case) -> bool:
     """Equal within the rounding of the case's dtype, NaN where NaN is wanted."""
     within = TOLERANCE[case.dtype]
     return np.allclose(got, want, rtol=within, atol=within, equal_nan=True)
-
-
-def _gap(result: Result) -> float:
-    return math.inf if result.got is None else float(np.abs(result.got - result.case.expected()).max())
 
 
 def _finite(result: Result) -> bool:

@@ -154,7 +154,7 @@ def _until_it_ends(child: "subprocess.Popen[bytes]", said: _Kept) -> str:
 
 
 def _parsed(line: bytes) -> Any:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         return json.loads(line)
     return None
 
