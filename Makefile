@@ -1,8 +1,8 @@
-# make lab | test | test-full | test-processors | check | format | reproduce | bench. Everything runs in .venv, made on first use.
+# make lab | test | test-full | test-processors | check | format | reproduce | bench | gpu-check. Everything runs in .venv, made on first use.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test test-full test-processors check format reproduce bench
+.PHONY: lab test test-full test-processors check format reproduce bench gpu-check
 
 lab: .venv/runtime
 	$(BIN)/python -m lab
@@ -42,6 +42,11 @@ reproduce: .venv/runtime
 bench: .venv/runtime
 	$(BIN)/python -m engine bench train $(if $(PEER),--peer "$(PEER)")
 	$(BIN)/python -m engine bench sweep
+
+# What a machine with an accelerator has to show, within ten minutes; OUT is where the figures go, PEER as above.
+OUT ?= gpu-check.json
+gpu-check: .venv/runtime
+	$(BIN)/python -m engine bench gpu-check --out "$(OUT)" $(if $(PEER),--peer "$(PEER)")
 
 # The stamps are newer than the requirement files once pip has finished, so a changed pin installs again.
 .venv/runtime: requirements.txt

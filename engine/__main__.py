@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     add("prepare", "fetch the text, make tokens of it, time a few steps", _prepare)
-    text = "measure this machine: a training step, a sweep, or the n x n wall; takes some minutes"
+    text = "measure this machine: a training step, a sweep, the n x n wall, a card; takes some minutes"
     _add_benchmarks(commands_of.add_parser("bench", help=text, description=text))
     return parser
 
@@ -132,6 +132,14 @@ def _add_benchmarks(parser: argparse.ArgumentParser) -> None:
     memory.add_argument("--threads", type=int, help="of torch (default: all usable cores)")
     text = "hold an NVIDIA card against the chapter's table: to 16,384 tokens at 8 GB, about two minutes"
     memory.add_argument("--gpu-check", action="store_true", help=text)
+
+    gpu = add("gpu-check", "all that an accelerator has to show, within ten minutes", _bench_gpu_check)
+    gpu.add_argument("--device", help="cuda or mps (default: what is here); cpu with --rehearse only")
+    gpu.add_argument("--rehearse", action="store_true", help="every section in tiny sizes, on any machine")
+    gpu.add_argument("--peer", type=Path, metavar="DIR", help="a checkout of nanoGPT, measured beside ours")
+    gpu.add_argument("--minutes", type=float, default=10.0, help="for everything (default 10)")
+    text = "write the document there, after every section: what is measured is not lost"
+    gpu.add_argument("--out", type=Path, metavar="FILE", help=text)
 
 
 def _list(_: argparse.Namespace) -> int:
@@ -243,6 +251,20 @@ def _bench_memory(options: argparse.Namespace) -> int:
     for failure in failures:
         print(failure, file=sys.stderr)
     return 1 if failures else 0
+
+
+def _bench_gpu_check(options: argparse.Namespace) -> int:
+    from engine.benchmarks import gpu_check
+
+    document = gpu_check.bench(
+        kind=options.device,
+        rehearse=options.rehearse,
+        peer=options.peer,
+        minutes=options.minutes,
+        out=options.out,
+    )
+    print(json.dumps(document, allow_nan=False) if options.json else gpu_check.text(document))
+    return 1 if gpu_check.failures(document) else 0
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import streamlit as st
 from engine.chapter.experiments import parse_seeds
 from engine.chapter.measurements import PARITY, PRECISIONS
 from engine.probes import zoo
-from engine.sandbox import watcher
+from engine.sandbox import judge, process
 from lab import probes
 from lab.bench import instruments
 from lab.charts import drawing
@@ -178,19 +178,19 @@ def own_code() -> None:
     """The reader's own attention, run apart from the app."""
     st.header("Check your own", anchor=False)
     address = st.get_option("server.address")
-    if not watcher.allowed(address):
+    if not process.allowed(address):
         st.markdown(
             f"Running pasted code is off: this lab listens beyond this machine (server.address is "
             f"{plain(address or 'not set')}), so whoever opens this page could run code here. If you trust "
             f"them all, start the lab with "
-            f"`{watcher.SWITCH}=1` in its environment.",
+            f"`{process.SWITCH}=1` in its environment.",
             width=frame.MEASURE,
         )
         return
     st.markdown(
         f"A function of q, k and v, each of shape (B, T, d), and of `causal`. It runs in a process of its "
-        f"own, with 5{NBSP}s and 1.5{NBSP}GB, on inputs that grow from a single token, against a reference. "
-        f"What stands here has one bug: find it, or paste yours.",
+        f"own, with 5{NBSP}s and 1.5{NBSP}GB, on inputs that grow from a single token, and is compared "
+        f"with a reference. What stands here has one bug: find it, or paste yours.",
         width=frame.MEASURE,
     )
     key, answered = settings.key("code"), settings.key("verdict")
@@ -202,8 +202,8 @@ def own_code() -> None:
             pressed = st.button("Check", key=settings.key("check"), width=instruments.BUTTON)
             place = st.empty()
             if pressed:
-                place.caption("Running it, at most 6 s")
-                st.session_state[answered] = (code, watcher.check(code))
+                place.caption("Loading torch, then running it for at most 10 s")
+                st.session_state[answered] = (code, judge.check(code))
             of, found = st.session_state.get(answered, (code, None))
             with place.container():
                 if found is None:

@@ -11,8 +11,8 @@ import streamlit as st
 from engine.chapter import reference
 from engine.chapter.measurements import PARITY, PRECISIONS
 from engine.probes import zoo
-from engine.sandbox import watcher
-from engine.sandbox.watcher import Verdict
+from engine.sandbox import judge, process
+from engine.sandbox.judge import Verdict
 from lab import probes
 from lab.sections.parity import chart as parity_chart
 from lab.sections.parity import parts
@@ -24,20 +24,13 @@ from tests.apptest import nodes, open_page, rerun, said
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 THEIRS = (parts.MODULE, parts.FUNCTION)
 THEIRS_SHORT = ("module", "function")
-SMALLEST = {
-    "name": "T = 2, d = 1, not causal",
-    "q": "[[[1.5], [0.1]]]",
-    "k": "[[[0.5], [0.4]]]",
-    "v": "[[[0.3], [1]]]",
-    "causal": False,
-    "expected": "[[[0.62], [0.65]]]",
-    "got": "[[[0.63], [0.65]]]",
-}
+SMALLEST = "q = [[[1.5], [0.1]]]\ncausal = False\n# yours\n[[[0.63], [0.65]]]"
 VERDICT = Verdict(
     outcome="wrong",
     sentence=f"Scale: {ODD}.",
     part="scale",
-    cases=[{"name": "T = 1, d = 1, causal", "failed": False}, {"name": SMALLEST["name"], "failed": True}],
+    tried=["T = 1, d = 1, causal", "T = 2, d = 1, not causal"],
+    failed=["T = 2, d = 1, not causal"],
     smallest=SMALLEST,
     printed="hello",
     seconds=1.4,
@@ -103,7 +96,7 @@ def asked(monkeypatch):
         return VERDICT
 
     monkeypatch.setattr(probes, "measured", measured)
-    monkeypatch.setattr(watcher, "check", check)
+    monkeypatch.setattr(judge, "check", check)
     monkeypatch.setattr(st, "get_option", lambda name: "localhost" if name == "server.address" else None)
     return calls
 
@@ -295,7 +288,7 @@ def test_own_code_is_off_beyond_this_machine(asked, monkeypatch, address):
     assert "Running pasted code is off" in said(page)
     assert f"server.address is {address or 'not set'}" in said(page)
     assert "ATTENTION_LAB_RUN_CODE=1" in said(page)
-    monkeypatch.setenv(watcher.SWITCH, "1")
+    monkeypatch.setenv(process.SWITCH, "1")
     assert len(opened().text_area) == 1
 
 

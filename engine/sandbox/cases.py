@@ -1,5 +1,6 @@
 """The ladder of inputs for a reader's attention, and the mistakes that its outputs are compared with.
 
+In numpy, so that the app can compute what is expected: nothing here is loaded where pasted code runs.
 Shapes: B batch, T position, d head width.
 """
 
@@ -7,8 +8,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -19,25 +22,27 @@ class Case:
     tokens: int
     width: int
     causal: bool
-    dtype: torch.dtype = torch.float32
+    dtype: str = "float32"
     times: float = 1.0
     aims_at: str | None = None
 
     @property
     def name(self) -> str:
         """For people: "T = 3, d = 2, causal"."""
-        said = [f"B = {self.batch}"] if self.batch > 1 else []
-        said += [f"T = {self.tokens}", f"d = {self.width}", "causal" if self.causal else "not causal"]
-        if self.dtype != torch.float32:
-            said.append(str(self.dtype).removeprefix("torch."))
-        return ", ".join(said + ["large scores"] * (self.times > 1))
+        words = [f"B = {self.batch}"] if self.batch > 1 else []
+        words += [f"T = {self.tokens}", f"d = {self.width}", "causal" if self.causal else "not causal"]
+        words += [self.dtype] * (self.dtype != "float32") + ["large scores"] * (self.times > 1)
+        return ", ".join(words)
 
-    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v with one decimal, so that they can be read; always the same. shape: (B, T, d)"""
-        generator = torch.Generator().manual_seed(100 * self.batch + 10 * self.tokens + self.width)
-        drawn = torch.randn(3, self.batch, self.tokens, self.width, generator=generator)
-        q, k, v = (drawn.mul(10).round() / 10 + 0.0).to(self.dtype)
-        return q * self.times, k * self.times, v
+    def inputs(self) -> Array:
+        """q, k and v in quarters, which every dtype stores exactly; always the same. shape: (3, B, T, d)"""
+        draw = np.random.RandomState(100 * self.batch + 10 * self.tokens + self.width)
+        drawn = draw.standard_normal((3, self.batch, self.tokens, self.width))
+        return ((4 * drawn).round() / 4 + 0.0) * self.times  # no -0.0
+
+    def expected(self) -> Array:
+        """The right output, in float64 whatever the case's dtype. shape: (B, T, d)"""
+        return attend(self.inputs(), self.causal)
 
 
 LADDER = (
@@ -54,9 +59,9 @@ LADDER = (
     Case(2, 3, 2, False),
     Case(2, 3, 4, True),
     Case(1, 12, 16, True),
-    Case(1, 3, 2, True, dtype=torch.float64, aims_at="dtype"),
-    Case(1, 3, 2, True, dtype=torch.float16, aims_at="dtype"),
-    Case(1, 3, 2, True, dtype=torch.bfloat16, aims_at="dtype"),
+    Case(1, 3, 2, True, dtype="float64", aims_at="dtype"),
+    Case(1, 3, 2, True, dtype="float16", aims_at="dtype"),
+    Case(1, 3, 2, True, dtype="bfloat16", aims_at="dtype"),
     Case(1, 3, 2, True, times=40.0, aims_at="overflow"),
 )
 
@@ -101,37 +106,38 @@ FAULTS = (
 TOGETHER = ("scale", "mask", "softmax axis", "transpose")  # parts whose faults are also tried in pairs
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool, faults: Sequence[Fault] = ()) -> Tensor:
-    """softmax(q k^T / sqrt(d), causal) v, or with some of its parts wrong."""
+def attend(inputs: Array, causal: bool, faults: Sequence[Fault] = ()) -> Array:
+    """softmax(q k^T / sqrt(d), causal) v, or with some of its parts wrong. shape: (3, B, T, d) -> (B, T, d)
+
+    Raises ValueError: when a fault leaves shapes that cannot be multiplied.
+    """
+    q, k, v = inputs
     wrong = {fault.part: fault.switch for fault in faults}
     T, d = q.shape[-2:]
-    turned = k.transpose(-2, -1)
-    if wrong.get("transpose") == "missing":
-        turned = k
-    elif wrong.get("transpose") == "reshaped":
-        turned = k.reshape(*k.shape[:-2], d, T)
+    turned = {"missing": k, "reshaped": k.reshape(*k.shape[:-2], d, T)}.get(wrong.get("transpose", ""), k.mT)
     divisor = {"none": 1.0, "width": d, "tokens": math.sqrt(T), "times": 1 / math.sqrt(d)}
     scores = q @ turned / divisor.get(wrong.get("scale", ""), math.sqrt(d))
-    mask = wrong.get("mask", "")
-    if {"never": False, "always": True, "inverted": not causal}.get(mask, causal):
-        ones = torch.ones(T, T, dtype=torch.bool)
-        hidden = {"ahead": ones.triu(2), "self": ones.triu(0), "past": ones.tril(-1)}.get(mask, ones.triu(1))
-    else:
-        hidden = torch.zeros(T, T, dtype=torch.bool)
+    mask, ones = wrong.get("mask", ""), np.ones((T, T), bool)
+    hidden = {"ahead": np.triu(ones, 2), "self": np.triu(ones), "past": np.tril(ones, -1)}.get(
+        mask, np.triu(ones, 1)
+    )
+    hidden &= {"never": False, "always": True, "inverted": not causal}.get(mask, causal)
     if mask != "late":
-        scores = scores.masked_fill(hidden, 0.0 if mask == "zero" else float("-inf"))
-    axis = {"queries": -2, "batch": 0}.get(wrong.get("softmax axis", ""), -1)
-    weights = scores if wrong.get("softmax axis") == "missing" else scores.softmax(dim=axis)
+        scores = np.where(hidden, 0.0 if mask == "zero" else -np.inf, scores)
+    axis = {"queries": -2, "batch": 0, "missing": None}.get(wrong.get("softmax axis", ""), -1)
+    weights = scores if axis is None else softmax(scores, axis)
     if mask == "late":
-        weights = weights.masked_fill(hidden, 0.0)
+        weights = np.where(hidden, 0.0, weights)
     if wrong.get("transpose") == "weights":
-        weights = weights.transpose(-2, -1)
-    if wrong.get("values") == "alone":
-        return v
-    return weights @ {"keys": k, "queries": q}.get(wrong.get("values", ""), v)
+        weights = weights.mT
+    with np.errstate(invalid="ignore"):  # rows that a fault left empty
+        mixed: Array = weights @ {"keys": k, "queries": q}.get(wrong.get("values", ""), v)
+    return v if wrong.get("values") == "alone" else mixed
 
 
-def expected(case: Case) -> Tensor:
-    """The right output of a case, computed in float64 and rounded once. shape: (B, T, d)"""
-    q, k, v = (one.double() for one in case.inputs())
-    return attend(q, k, v, case.causal).to(case.dtype)
+def softmax(scores: Array, axis: int) -> Array:
+    """exp over its sum along an axis; NaN, as in torch, where everything is masked."""
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(scores - scores.max(axis, keepdims=True))
+        shares: Array = powers / powers.sum(axis, keepdims=True)
+    return shares

@@ -1,6 +1,7 @@
 """Processes seen from outside: their memory, their end, and the machine's. Imports no torch."""
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +29,30 @@ def kill_tree(pid: int) -> None:
         for process in [*parent.children(recursive=True), parent]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+def end_marked(name: str, value: str, seconds: float = 1.0) -> bool:
+    """Kill every process with this in its environment: an orphan in a session of its own has it too.
+
+    seconds: after which it gives up on processes that start others as fast. Returns whether there was one.
+    """
+    found, until = False, time.monotonic() + seconds
+    while left := list(_marked(name, value)):
+        found = True
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
+        if time.monotonic() > until:
+            break
+        time.sleep(0.01)
+    return found
+
+
+def _marked(name: str, value: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
 
 
 class TreeMemory:

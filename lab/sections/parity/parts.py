@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine.chapter.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PARITY, PRECISIONS, THEIRS
 from engine.probes import zoo
-from engine.sandbox import watcher
+from engine.sandbox.judge import Verdict
 from lab.bench import tables, untrained
 from lab.bench.tables import draw_table, words
 from lab.probes import tiny
@@ -254,19 +254,16 @@ def tests_explained() -> str:
 # The reader's own.
 
 
-def verdict(found: watcher.Verdict) -> None:
+def verdict(found: Verdict) -> None:
     """What became of pasted code: one sentence, then the smallest failing input."""
     color = {"right": "green", "busy": "orange"}.get(found.outcome, "red")
     st.markdown(f":{color}[{plain(found.sentence)}]")
-    failed = [case["name"] for case in found.cases if case["failed"]]
-    if failed:
-        st.caption(f"{len(failed)} of {len(found.cases)} inputs fail. The smallest, {plain(failed[0])}:")
     if found.smallest:
-        lines = [f"{name} = {found.smallest[name]}" for name in ("q", "k", "v", "causal")]
-        lines += [f"# expected\n{found.smallest['expected']}", f"# yours\n{found.smallest['got']}"]
-        st.code("\n".join(lines), "python", wrap_lines=True)
+        share = f"{len(found.failed)} of {len(found.tried)} inputs fail."
+        st.caption(f"{share} The smallest, {plain(found.failed[0])}:")
+        st.code(found.smallest, "python", wrap_lines=True)
     if found.printed:
-        st.caption("It printed, cut after 2,000 characters:")
+        st.caption("It printed, standard error included, cut after 2,000 characters:")
         st.code(found.printed, None, wrap_lines=True, height=120)
     if found.outcome != "busy":
         st.caption(f"Answered in {found.seconds:.1f} s by a process of its own, which has ended.")
