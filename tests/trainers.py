@@ -1,5 +1,7 @@
 """Trainers that go wrong in one way each: ``python tests/trainers.py MODE DIR ATTEMPT``.
 
+``python tests/trainers.py MODE nursery`` is a nursery that forks such trainers.
+
 Those that need no torch are whole programs; the others are the real trainer with one fault in it.
 """
 
@@ -119,5 +121,11 @@ def _real(mode: str, directory: Path, attempt: int) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["nursery"]:
+        sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+        from engine.runs import nursery
+
+        nursery.serve(lambda: None, lambda run: main(sys.argv[1], Path(run[0]), int(run[1])))
+        sys.exit()
     code = main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
     os._exit(code)  # as the real one does
