@@ -15,6 +15,8 @@ from pathlib import Path
 
 import psutil
 
+REAL = ("memory-error", "full-disk", "slow", "first-step")
+
 
 def main(mode: str, directory: Path, attempt: int) -> int:
     """Go wrong as told. Every mode first leaves a sign that it has begun."""
@@ -101,6 +103,12 @@ def _real(mode: str, directory: Path, attempt: int) -> int:
         time.sleep(0.01)
         return advance(self)
 
+    def notes_its_first_step(self, advance=Training.advance):
+        loss = advance(self)
+        if self.step == 1:
+            (directory / "first-step").write_text(str(time.monotonic()))
+        return loss
+
     def no_space(path, data):
         with Path("/dev/full").open("wb") as full:  # the kernel's own "no space left on device"
             full.write(data)
@@ -113,6 +121,8 @@ def _real(mode: str, directory: Path, attempt: int) -> int:
         files.write_bytes = lambda path, data: (
             no_space(path, data) if path.suffix == ".safetensors" else write_bytes(path, data)
         )
+    elif mode == "first-step":
+        Training.advance = notes_its_first_step  # type: ignore[method-assign]
     elif mode == "slow":
         Training.advance = ten_ms_slower  # type: ignore[method-assign]
     else:
@@ -123,9 +133,10 @@ def _real(mode: str, directory: Path, attempt: int) -> int:
 if __name__ == "__main__":
     if sys.argv[2:] == ["nursery"]:
         sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-        from engine.runs import nursery
+        from engine.runs import nursery, trainer
 
-        nursery.serve(lambda: None, lambda run: main(sys.argv[1], Path(run[0]), int(run[1])))
+        warm_up = trainer.warm_up if sys.argv[1] in REAL else lambda: None
+        nursery.serve(warm_up, lambda run: main(sys.argv[1], Path(run[0]), int(run[1])))
         sys.exit()
     code = main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
     os._exit(code)  # as the real one does

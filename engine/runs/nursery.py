@@ -32,7 +32,7 @@ from engine.system.processes import DETACHED, MALLOC
 FORKS = sys.platform == "linux"
 COMMAND = (sys.executable, "-m", "engine.runs.nursery")
 TRAINER = (sys.executable, "-m", "engine.runs.trainer")
-WARM_UP_SECONDS = 20.0  # a first run waits so long for torch, then starts the plain way
+WARM_UP_SECONDS = 60.0  # a first run waits so long for torch, then starts the plain way
 ANSWER_SECONDS = 2.0  # a fork takes ten milliseconds
 
 
