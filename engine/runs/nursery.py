@@ -70,9 +70,9 @@ class Nursery:
             if self._forks and not self._is_ready_or_gone():
                 return None
             supervisor = self._ask(self._process, [str(directory), attempt, memory_bytes])
-        if supervisor is None or not self._forks:
-            if supervisor is None:
-                self.close()
+        if supervisor is None:
+            self.close()
+        if supervisor is None or not self._forks:  # a spare supervisor is the run's own from now on
             self._start(environment)
         return supervisor
 
