@@ -35,7 +35,7 @@ def main(mode: str, directory: Path, attempt: int) -> int:
             while True:
                 pass
         case "sleep":
-            time.sleep(3600)
+            os.read(0, 1)  # until its supervisor is gone
         case "child":  # with a child of its own, which must not be left behind
             import subprocess
 

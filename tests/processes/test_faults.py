@@ -135,9 +135,8 @@ def lab(request, tmp_path, monkeypatch):
     yield make
     for one in made:
         for run in one.store.runs(states=("starting", "running")):
-            pids = files.read_json(one.folder(run.id) / f"pid.{run.attempt}.json") or {}
-            for pid in pids.values():
-                if psutil.pid_exists(pid):
+            for who in ("supervisor", "trainer"):
+                if psutil.pid_exists(pid := one.pid(run.id, who)):
                     os.kill(pid, signal.SIGKILL)
         one.dispatcher.__exit__()
 
@@ -305,7 +304,6 @@ def test_a_full_disk_fails_with_its_reason(lab):
 FULL = """
 import sys, time
 from engine import paths
-from tests.processes.test_faults import Lab, spec, files
 here = Lab("real")
 with here.dispatcher:
     (run,) = here.submit(spec(checkpoint_every=10))
@@ -349,7 +347,7 @@ def test_a_disk_that_really_fills_up_fails_with_its_reason(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from engine.runs import files
+from engine.system import files
 target, a, b = map(Path, sys.argv[1:])
 texts = [a.read_bytes(), b.read_bytes()]
 while True:
