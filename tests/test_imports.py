@@ -81,6 +81,7 @@ LIGHT = (
     "engine.runs.spec",
     "engine.runs.launch",
     "engine.runs.local",
+    "engine.runs.nursery",
     "engine.runs.supervise",
     "engine.runs.dispatcher",
     "engine.memory_wall.setting",

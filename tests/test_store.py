@@ -82,6 +82,9 @@ class FakeEngine:
     def alive(self, run, _):
         return (run.id, run.attempt) in self.living
 
+    def close(self):
+        pass
+
     def end(self, store, run_id, *, code=0, reason="", **outcome):
         run = store.get(run_id)
         del self.living[run.id, run.attempt]

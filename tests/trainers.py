@@ -1,5 +1,7 @@
 """Trainers that go wrong in one way each: ``python tests/trainers.py MODE DIR ATTEMPT``.
 
+``python tests/trainers.py MODE nursery`` is a nursery that forks such trainers.
+
 Those that need no torch are whole programs; the others are the real trainer with one fault in it.
 """
 
@@ -12,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+REAL = ("memory-error", "full-disk", "slow", "first-step")
 
 
 def main(mode: str, directory: Path, attempt: int) -> int:
@@ -31,7 +35,7 @@ def main(mode: str, directory: Path, attempt: int) -> int:
             while True:
                 pass
         case "sleep":
-            time.sleep(3600)
+            os.read(0, 1)  # until its supervisor is gone
         case "child":  # with a child of its own, which must not be left behind
             import subprocess
 
@@ -99,6 +103,12 @@ def _real(mode: str, directory: Path, attempt: int) -> int:
         time.sleep(0.01)
         return advance(self)
 
+    def notes_its_first_step(self, advance=Training.advance):
+        loss = advance(self)
+        if self.step == 1:
+            (directory / "first-step").write_text(str(time.monotonic()))
+        return loss
+
     def no_space(path, data):
         with Path("/dev/full").open("wb") as full:  # the kernel's own "no space left on device"
             full.write(data)
@@ -111,6 +121,8 @@ def _real(mode: str, directory: Path, attempt: int) -> int:
         files.write_bytes = lambda path, data: (
             no_space(path, data) if path.suffix == ".safetensors" else write_bytes(path, data)
         )
+    elif mode == "first-step":
+        Training.advance = notes_its_first_step  # type: ignore[method-assign]
     elif mode == "slow":
         Training.advance = ten_ms_slower  # type: ignore[method-assign]
     else:
@@ -119,5 +131,12 @@ def _real(mode: str, directory: Path, attempt: int) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["nursery"]:
+        sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+        from engine.runs import nursery, trainer
+
+        warm_up = trainer.warm_up if sys.argv[1] in REAL else lambda: None
+        nursery.serve(warm_up, lambda run: main(sys.argv[1], Path(run[0]), int(run[1])))
+        sys.exit()
     code = main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
     os._exit(code)  # as the real one does

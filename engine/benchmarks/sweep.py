@@ -37,7 +37,7 @@ class OneAtATime(LocalEngine):
     """As many threads a run as where a run has a core of its own, but never two runs."""
 
     def capacity(self) -> int:
-        return 1
+        return min(1, super().capacity())
 
 
 def bench(*, runs: int, steps: int) -> dict[str, Any]:

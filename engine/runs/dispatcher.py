@@ -48,6 +48,7 @@ class Dispatcher:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.engine.close()
         self._lock.release()
 
     def tick(self) -> None:

@@ -11,12 +11,13 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 
+from engine.runs.nursery import TRAINER, Nursery, Supervisor
 from engine.runs.store import Run
 from engine.system import paths
 from engine.system.cores import default_slots, usable_cores
+from engine.system.processes import DETACHED
 
 ADOPTION_SECONDS = 10.0
-TRAINER = (sys.executable, "-m", "engine.runs.trainer")
 
 
 class Engine(Protocol):
@@ -31,6 +32,9 @@ class Engine(Protocol):
     def alive(self, run: Run, directory: Path) -> bool:
         """Whether the run's attempt is still being carried out."""
 
+    def close(self) -> None:
+        """Let go of what was kept ready; the runs go on."""
+
 
 class LocalEngine:
     """Detached supervisors on this machine: they outlive the dispatcher, and the next one adopts them.
@@ -38,54 +42,67 @@ class LocalEngine:
     slots: how many runs at once; by default ``default_slots()``.
     trainer: the trainer's command; its folder and attempt are appended.
     memory_bytes: what one run may use; by default a share of the machine.
+    nursery: where trainers are warm; by default one for the trainer that ships.
     """
 
     def __init__(
-        self, slots: int | None = None, trainer: Sequence[str] = TRAINER, memory_bytes: int | None = None
+        self,
+        slots: int | None = None,
+        trainer: Sequence[str] = TRAINER,
+        memory_bytes: int | None = None,
+        nursery: Nursery | None = None,
     ) -> None:
         self._slots = slots or default_slots()
         self._trainer = list(trainer)
         self._memory_bytes = memory_bytes or 0
-        self._started: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
+        self._nursery = nursery or (Nursery() if self._trainer == list(TRAINER) else None)
+        self._started: dict[tuple[int, int], subprocess.Popen[bytes] | Supervisor] = {}
         self._first_seen: dict[tuple[int, int], float] = {}
 
     def capacity(self) -> int:
-        """As given; none while a measurement has the device for itself."""
-        return 0 if _locked(device_lock_path()) else self._slots
+        """As given; none while a measurement has the device for itself, or the first nursery warms up."""
+        if _locked(device_lock_path()):
+            return 0
+        return 0 if self._nursery and self._nursery.warms_up(self._environment()) else self._slots
 
     def launch(self, run: Run, directory: Path, slot: int) -> None:  # noqa: ARG002 - slots are alike here
+        environment, supervisor = self._environment(), None
+        if self._nursery:
+            supervisor = self._nursery.launch(environment, directory, run.attempt, self._memory_bytes)
         command = [sys.executable, "-m", "engine.runs.supervise", str(directory), str(run.attempt)]
-        threads = str(max(1, usable_cores() // self._slots))
-        detached: dict[str, object] = (
-            {"creationflags": 0x00000208}  # DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP
-            if sys.platform == "win32"
-            else {"start_new_session": True}
-        )
-        self._started[run.id, run.attempt] = subprocess.Popen(
+        self._started[run.id, run.attempt] = supervisor or subprocess.Popen(
             [*command, str(self._memory_bytes), json.dumps(self._trainer)],
             cwd=paths.ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": threads, "ATTENTION_LAB_HOME": str(paths.HOME)},
-            **detached,  # type: ignore[call-overload]
+            env=environment,
+            **DETACHED,
         )
 
     def alive(self, run: Run, directory: Path) -> bool:
         key = (run.id, run.attempt)
         supervisor = self._started.get(key)
-        if supervisor is not None:
-            if supervisor.poll() is None:
-                return True
-            del self._started[key]  # reaped; what it left in the folder tells the rest
-            return False
+        if supervisor is not None and supervisor.poll() is None:
+            return True
+        self._started.pop(key, None)  # reaped; what it left in the folder tells the rest
         if (directory / f"exit.{run.attempt}.json").exists():
             return False
         if not (directory / f"claim.{run.attempt}").exists():
+            if supervisor is not None:
+                return False
             # Another dispatcher launched it a moment ago, or died before it could.
             first = self._first_seen.setdefault(key, time.monotonic())
             return time.monotonic() - first < ADOPTION_SECONDS
         return _locked(directory / "alive.lock")
+
+    def close(self) -> None:
+        if self._nursery:
+            self._nursery.close()
+
+    def _environment(self) -> dict[str, str]:
+        threads = str(max(1, usable_cores() // self._slots))
+        return {**os.environ, "OMP_NUM_THREADS": threads, "ATTENTION_LAB_HOME": str(paths.HOME)}
 
 
 def device_lock_path() -> Path:

@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
@@ -33,9 +34,41 @@ HEARTBEAT_SECONDS = 1.0
 GRACE_SECONDS = 1.5
 
 
-def supervise(directory: Path, attempt: int, trainer: list[str], memory_bytes: int | None = None) -> None:
+class Process(Protocol):
+    """A child of this process, as ``Popen`` has it."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the signal's number; None while it runs."""
+
+    def wait(self) -> int:
+        """As ``poll``, when it has ended."""
+
+
+Start = Callable[[Path, int], Process]
+
+
+def plainly(trainer: Sequence[str]) -> Start:
+    """A way to start trainers: a new process of this command, with the folder and the attempt appended."""
+
+    def start(directory: Path, attempt: int) -> Process:
+        with (directory / "log.txt").open("ab") as log:
+            return subprocess.Popen(
+                [*trainer, str(directory), str(attempt)],
+                stdin=subprocess.PIPE,  # closes with this process: the trainer then ends itself
+                stdout=log,
+                stderr=log,
+                env={**MALLOC, **os.environ},
+            )
+
+    return start
+
+
+def supervise(directory: Path, attempt: int, start: Start, memory_bytes: int = 0) -> None:
     """Run one attempt to its end and record how it ended in ``exit.N.json``.
 
+    start: starts its trainer. memory_bytes: what that may use; 0 is a share of the machine.
     Does nothing when another process has claimed the attempt, or still supervises this run.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -53,30 +86,22 @@ def supervise(directory: Path, attempt: int, trainer: list[str], memory_bytes: i
         try:
             with suppress(OSError):
                 (directory / "reserve").write_bytes(b"\0" * files.RESERVE_BYTES)
-            ended = _watch(directory, attempt, trainer, memory_bytes or int(machine_bytes() * MEMORY_SHARE))
+            ended = _watch(directory, attempt, start, memory_bytes or int(machine_bytes() * MEMORY_SHARE))
         except OSError as error:
             ended = {"code": None, "signal": None, "reason": plain_os_error(error)}
         files.write_json(directory / f"exit.{attempt}.json", ended)
 
 
-def _watch(directory: Path, attempt: int, trainer: list[str], memory_bytes: int) -> dict[str, Any]:
+def _watch(directory: Path, attempt: int, start: Start, memory_bytes: int) -> dict[str, Any]:
     kills_before = kernel_kills()
-    with (directory / "log.txt").open("ab") as log:
-        child = subprocess.Popen(
-            [*trainer, str(directory), str(attempt)],
-            stdin=subprocess.PIPE,  # closes with this process: the trainer then ends itself
-            stdout=log,
-            stderr=log,
-            env={**MALLOC, **os.environ},
-        )
+    child = start(directory, attempt)
     try:
         pid_file = directory / f"pid.{attempt}.json"
         files.write_json(pid_file, {"supervisor": os.getpid(), "trainer": child.pid})
         stopped = _until_it_ends(child, directory, attempt, memory_bytes, pid_file)
     finally:
         kill_tree(child.pid)
-        child.wait()
-    code = child.returncode
+        code = child.wait()
     name = signal.Signals(-code).name if code < 0 else None
     if stopped is None and name == "SIGKILL" and kernel_kills() > kills_before:
         stopped = "out of memory: the system killed it (SIGKILL)"
@@ -88,7 +113,7 @@ def _watch(directory: Path, attempt: int, trainer: list[str], memory_bytes: int)
 
 
 def _until_it_ends(
-    child: subprocess.Popen[bytes], directory: Path, attempt: int, memory_bytes: int, pid_file: Path
+    child: Process, directory: Path, attempt: int, memory_bytes: int, pid_file: Path
 ) -> str | None:
     """Watch the child. Returns why it had to be killed, or None when it ended by itself."""
     asked: float | None = None
@@ -129,7 +154,7 @@ def main(arguments: list[str]) -> None:
     """The command line of a supervisor: folder, attempt, memory cap, the trainer's command as JSON."""
     directory, attempt, memory, trainer = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the lab's business: it asks through cancel.N
-    supervise(Path(directory), int(attempt), json.loads(trainer), int(memory) or None)
+    supervise(Path(directory), int(attempt), plainly(json.loads(trainer)), int(memory))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The process that trains: ``python -m engine.runs.trainer DIR ATTEMPT``. Started by a supervisor only.
+"""The process that trains: ``python -m engine.runs.trainer [DIR ATTEMPT]``. Started by a supervisor only.
 
 It writes records, checkpoints and its own view of the outcome into the run's folder, and ends when
-asked to (``cancel.N``) or when its supervisor is gone (stdin closes).
+asked to (``cancel.N``) or when its supervisor is gone (stdin closes). Without a folder it warms up and
+waits for one on stdin.
 """
 
 import json
@@ -190,6 +191,28 @@ def _reason(error: BaseException) -> str:
     return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
 
 
+def warm_up() -> None:
+    """Import all that a run needs, and compute nothing: what has computed has threads, and forks badly."""
+    import torch._dynamo  # noqa: F401 - a first optimiser imports it: as long again as torch itself
+
+    import engine.runs.estimates
+    import engine.runs.sources
+    import engine.training.checkpoint
+    import engine.training.loop  # noqa: F401
+
+
+def _await_run() -> list[str]:
+    """Wait for a folder and an attempt, JSON on stdin; what is printed from then on goes to the run's log."""
+    line = sys.stdin.readline()
+    if not line:
+        os._exit(1)  # the supervisor is gone
+    arguments: list[str] = json.loads(line)
+    with (Path(arguments[0]) / "log.txt").open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    return arguments
+
+
 def _end_with_supervisor() -> None:
     def wait() -> None:
         # Not sys.stdin.buffer.read(): that holds a lock which the interpreter's exit would wait for.
@@ -221,6 +244,8 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
+    if len(sys.argv) == 1:
+        warm_up()
+    code = main(sys.argv[1:] or _await_run())
     # All is written and closed. Taking torch apart in good order can last longer than a cancel may.
     os._exit(code)

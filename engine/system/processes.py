@@ -1,9 +1,11 @@
 """Processes seen from outside: their memory, their end, and the machine's. Imports no torch."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -20,6 +22,13 @@ MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_TOP_PAD_": str(64 * 2**20),
 }
+
+# For Popen: a process that outlives the one that starts it, and hears no Ctrl-C of its terminal.
+DETACHED: dict[str, Any] = (
+    {"creationflags": 0x00000208}  # DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP
+    if sys.platform == "win32"
+    else {"start_new_session": True}
+)
 
 
 def kill_tree(pid: int) -> None:

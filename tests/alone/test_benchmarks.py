@@ -25,6 +25,7 @@ from engine.chapter.experiments import VARIANTS
 from engine.models import ledger
 from engine.models.transformer import Transformer
 from engine.runs.local import LocalEngine
+from engine.runs.nursery import Nursery
 from engine.system import device, paths
 from engine.system.cores import usable_cores
 from engine.system.processes import MALLOC
@@ -313,6 +314,7 @@ def test_a_sweep_is_timed_at_once_and_one_after_another(tiny_runs, home, monkeyp
 def test_the_ways_of_a_sweep(monkeypatch):
     monkeypatch.setattr(sweep, "usable_cores", lambda: 8)
     monkeypatch.setattr(sweep, "default_slots", lambda: 4)
+    monkeypatch.setattr(Nursery, "warms_up", lambda *_: False)
     ways = sweep.ways()
     assert list(ways) == [(4, 2), (1, 8), (1, 1)]
     assert [engine.capacity() for engine in ways.values()] == [4, 1, 1]

@@ -11,9 +11,11 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from engine.runs.nursery import FORKS
 from engine.runs.store import ACTIVE, RESUMABLE, Store
 from engine.system import files, paths
 from tests.processes.test_faults import TRAINERS, spec
+from tests.serving import until
 from tests.test_store import FakeEngine
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
@@ -22,8 +24,11 @@ DISPATCHER = f"""
 import sys, time
 from engine.runs.dispatcher import Dispatcher
 from engine.runs.local import LocalEngine
+from engine.runs.nursery import Nursery
 from engine.runs.store import Store
-engine = LocalEngine({SLOTS}, [sys.executable, {str(TRAINERS)!r}, "counter"])
+trainer = [sys.executable, {str(TRAINERS)!r}, "counter"]
+nursery = Nursery([*trainer, "nursery"]) if "forked" in sys.argv else None
+engine = LocalEngine({SLOTS}, trainer, nursery=nursery)
 with Dispatcher(Store(), engine) as dispatcher:
     while True:
         dispatcher.tick()
@@ -34,18 +39,24 @@ with Dispatcher(Store(), engine) as dispatcher:
 class Chaos:
     """A data folder, a dispatcher that gets killed, and the dice."""
 
-    def __init__(self, home, seed):
-        self.home, self.dice, self.store = home, random.Random(seed), Store()
+    def __init__(self, home, seed, way):
+        self.home, self.dice, self.store, self.way = home, random.Random(seed), Store(), way
         self.dispatcher = self.start()
 
     def start(self):
         environment = {**os.environ, "ATTENTION_LAB_HOME": str(self.home)}
-        return subprocess.Popen([sys.executable, "-c", DISPATCHER], cwd=paths.ROOT, env=environment)
+        command = [sys.executable, "-c", DISPATCHER, self.way]
+        return subprocess.Popen(command, cwd=paths.ROOT, env=environment)
 
     def kill_dispatcher(self):
         self.dispatcher.kill()
         self.dispatcher.wait()
         self.dispatcher = self.start()
+
+    def kill_nursery(self):
+        for child in psutil.Process(self.dispatcher.pid).children():
+            if "nursery" in child.cmdline():
+                child.kill()
 
     def kill(self, who):
         if active := self.store.runs(states=ACTIVE):
@@ -68,6 +79,7 @@ class Chaos:
             (lambda: self.kill("trainer"), 3),
             (lambda: self.kill("supervisor"), 3),
             (self.kill_dispatcher, 1),
+            (self.kill_nursery, 2 if self.way == "forked" else 0),
         ]
         calls, weights = zip(*faults, strict=True)
         self.dice.choices(calls, weights)[0]()
@@ -76,14 +88,14 @@ class Chaos:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                line = " ".join(process.cmdline())
-                if str(self.home) in line and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(line)
+                ours = process.environ().get("ATTENTION_LAB_HOME") == str(self.home)
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(" ".join(process.cmdline()))
         return found
 
 
-def chaos(seed, home, faults):
-    here = Chaos(home, seed)
+def chaos(seed, home, faults, way):
+    here = Chaos(home, seed, way)
     try:
         here.store.submit([spec(number) for number in range(RUNS)])
         for _ in range(faults):
@@ -108,7 +120,7 @@ def chaos(seed, home, faults):
     finally:
         here.dispatcher.kill()
         here.dispatcher.wait()
-    assert here.processes() == []
+    until(lambda: not here.processes(), 2, here.processes)
     return max(run.attempt for run in here.store.runs())
 
 
@@ -120,15 +132,21 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
+# Forked from a nursery, which is killed as well, and plainly.
+WAYS = ["forked", "plain"] if FORKS else ["plain"]
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_after_random_faults_every_run_ends_whole(home, seed):
-    assert chaos(seed, home, faults=40) > 1
+def test_after_random_faults_every_run_ends_whole(home, seed, way):
+    assert chaos(seed, home, faults=40, way=way) > 1
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(2, 22))
-def test_after_many_random_faults_every_run_ends_whole(home, seed):
-    assert chaos(seed, home, faults=150) > 1
+def test_after_many_random_faults_every_run_ends_whole(home, seed, way):
+    assert chaos(seed, home, faults=150, way=way) > 1
 
 
 def load(users, runs_each):

@@ -1,7 +1,7 @@
 """What a run's processes can suffer, each fault for real: real processes, real signals, a real disk.
 
 Every test drives the dispatcher that ships over the local engine that ships; only the trainer is one of
-``tests/trainers.py``.
+``tests/trainers.py``. A run is launched both ways: forked from a nursery, and plainly.
 """
 
 import os
@@ -23,6 +23,7 @@ from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.runs.dispatcher import Dispatcher
 from engine.runs.local import LocalEngine, device_lock_path
+from engine.runs.nursery import FORKS, TRAINER, Nursery, Supervisor
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store
 from engine.system import files, paths
@@ -55,13 +56,26 @@ def spec(seed=0, steps=100_000, checkpoint_every=20):
 
 
 class Lab:
-    """A data folder with a dispatcher that ticks while a test waits."""
+    """A data folder with a dispatcher that ticks while a test waits.
 
-    def __init__(self, mode, slots=1, memory_bytes=None):
+    forks: whether its runs are forked from a nursery.
+    """
+
+    def __init__(self, mode, slots=1, memory_bytes=None, forks=FORKS):
         self.store = Store()
-        trainer = ["-m", "engine.runs.trainer"] if mode == "real" else [str(TRAINERS), mode]
-        self.engine = LocalEngine(slots, [sys.executable, *trainer], memory_bytes)
+        if mode == "real":
+            trainer, nursery = TRAINER, Nursery()
+        else:
+            trainer = (sys.executable, str(TRAINERS), mode)
+            nursery = Nursery([*trainer, "nursery"])
+        self.engine = LocalEngine(slots, trainer, memory_bytes, nursery)
+        if not forks:
+            self.engine._nursery = None
         self.dispatcher = Dispatcher(self.store, self.engine)
+
+    def forked(self, run_id):
+        """Whether a run that is under way was forked from the nursery."""
+        return isinstance(self.engine._started[run_id, self.get(run_id).attempt], Supervisor)
 
     def submit(self, *specs, user="local"):
         sweep = self.store.submit(specs, user=user)
@@ -105,15 +119,15 @@ class Lab:
         return [(run.id, run.state, run.reason) for run in self.store.runs()]
 
 
-@pytest.fixture
-def lab(tmp_path, monkeypatch):
+@pytest.fixture(params=["forked", "plain"] if FORKS else ["plain"])
+def lab(request, tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "HOME", tmp_path)
     monkeypatch.setattr(paths, "DATA", tmp_path / "data")
     monkeypatch.setattr(paths, "RUNS", tmp_path / "checkpoints" / "runs")
     made = []
 
     def make(mode="real", **options):
-        one = Lab(mode, **options)
+        one = Lab(mode, forks=request.param == "forked", **options)
         one.dispatcher.__enter__()
         made.append(one)
         return one
@@ -121,9 +135,8 @@ def lab(tmp_path, monkeypatch):
     yield make
     for one in made:
         for run in one.store.runs(states=("starting", "running")):
-            pids = files.read_json(one.folder(run.id) / f"pid.{run.attempt}.json") or {}
-            for pid in pids.values():
-                if psutil.pid_exists(pid):
+            for who in ("supervisor", "trainer"):
+                if psutil.pid_exists(pid := one.pid(run.id, who)):
                     os.kill(pid, signal.SIGKILL)
         one.dispatcher.__exit__()
 
@@ -173,6 +186,7 @@ def test_a_killed_trainer_is_named_within_a_second(lab):
     here = lab("sleep")
     first, second = here.submit(spec(0), spec(1))
     here.began(first)
+    assert here.forked(first) == (here.engine._nursery is not None)
     os.kill(here.pid(first, "trainer"), signal.SIGKILL)
     assert here.until(lambda: here.state(first) == "failed", 5) < 1.0
     assert here.get(first).reason == "the trainer was killed from outside (SIGKILL)"
@@ -290,7 +304,6 @@ def test_a_full_disk_fails_with_its_reason(lab):
 FULL = """
 import sys, time
 from engine import paths
-from tests.processes.test_faults import Lab, spec, files
 here = Lab("real")
 with here.dispatcher:
     (run,) = here.submit(spec(checkpoint_every=10))
@@ -334,7 +347,7 @@ def test_a_disk_that_really_fills_up_fails_with_its_reason(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from engine.runs import files
+from engine.system import files
 target, a, b = map(Path, sys.argv[1:])
 texts = [a.read_bytes(), b.read_bytes()]
 while True:
@@ -367,9 +380,9 @@ def test_killed_in_the_middle_of_a_checkpoint_write_50_times_it_always_loads(tmp
     assert len(seen) > 2  # some kills did hit a write: a torn temporary file was left, and did no harm
 
 
-def test_a_killed_dispatcher_leaves_training_and_the_next_one_adopts_it(lab, tmp_path):
+def test_a_killed_dispatcher_leaves_training_and_the_next_one_adopts_it(home):
     store = Store()
-    environment = {**os.environ, "ATTENTION_LAB_HOME": str(tmp_path), "ATTENTION_LAB_SLOTS": "1"}
+    environment = {**os.environ, "ATTENTION_LAB_SLOTS": "1"}
     command = [sys.executable, "-m", "engine.runs.dispatcher"]
 
     def start():
@@ -386,6 +399,7 @@ def test_a_killed_dispatcher_leaves_training_and_the_next_one_adopts_it(lab, tmp
         store.submit([spec()])
         folder = store.directory(1)
         until(lambda: files.last_record(folder).get("step", 0) >= 10, 40)
+        (nursery,) = psutil.Process(first.pid).children() if FORKS else (None,)
         second = start()
         assert second.wait(20) == 3
         assert second.stderr is not None
@@ -397,6 +411,7 @@ def test_a_killed_dispatcher_leaves_training_and_the_next_one_adopts_it(lab, tmp
         first.wait()
         before = files.last_record(folder)["step"]
         until(lambda: files.last_record(folder)["step"] > before, 10)  # nobody dispatches, it trains
+        until(lambda: nursery is None or gone(nursery.pid), 2)
         first = start()
         time.sleep(1.0)
         run = store.get(1)
