@@ -11,11 +11,12 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 
-from engine.runs.store import Run
+from engine.runs.store import Entry
 from engine.system import paths
 from engine.system.cores import default_slots, usable_cores
 
 ADOPTION_SECONDS = 10.0
+UNLIMITED = 2**62  # bytes
 TRAINER = (sys.executable, "-m", "engine.runs.trainer")
 
 
@@ -25,10 +26,10 @@ class Engine(Protocol):
     def capacity(self) -> int:
         """How many runs may be active at once."""
 
-    def launch(self, run: Run, directory: Path, slot: int) -> None:
+    def launch(self, run: Entry, directory: Path, slot: int) -> None:
         """Start the run's attempt. Raises OSError: when no process can be made."""
 
-    def alive(self, run: Run, directory: Path) -> bool:
+    def alive(self, run: Entry, directory: Path) -> bool:
         """Whether the run's attempt is still being carried out."""
 
 
@@ -50,19 +51,21 @@ class LocalEngine:
         self._first_seen: dict[tuple[int, int], float] = {}
 
     def capacity(self) -> int:
-        """As given; none while a measurement has the device for itself."""
-        return 0 if _locked(device_lock_path()) else self._slots
+        """As given."""
+        return self._slots
 
-    def launch(self, run: Run, directory: Path, slot: int) -> None:  # noqa: ARG002 - slots are alike here
+    def launch(self, run: Entry, directory: Path, slot: int) -> None:  # noqa: ARG002 - slots are alike here
         command = [sys.executable, "-m", "engine.runs.supervise", str(directory), str(run.attempt)]
-        threads = str(max(1, usable_cores() // self._slots))
+        # What is carried out alone has all cores, and watches its memory itself: more is its result.
+        sharing, memory_bytes = (1, UNLIMITED) if run.spec.exclusive else (self._slots, self._memory_bytes)
+        threads = str(max(1, usable_cores() // sharing))
         detached: dict[str, object] = (
             {"creationflags": 0x00000208}  # DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP
             if sys.platform == "win32"
             else {"start_new_session": True}
         )
         self._started[run.id, run.attempt] = subprocess.Popen(
-            [*command, str(self._memory_bytes), json.dumps(self._trainer)],
+            [*command, str(memory_bytes), json.dumps(self._trainer)],
             cwd=paths.ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -71,7 +74,7 @@ class LocalEngine:
             **detached,  # type: ignore[call-overload]
         )
 
-    def alive(self, run: Run, directory: Path) -> bool:
+    def alive(self, run: Entry, directory: Path) -> bool:
         key = (run.id, run.attempt)
         supervisor = self._started.get(key)
         if supervisor is not None:
@@ -86,14 +89,6 @@ class LocalEngine:
             first = self._first_seen.setdefault(key, time.monotonic())
             return time.monotonic() - first < ADOPTION_SECONDS
         return _locked(directory / "alive.lock")
-
-
-def device_lock_path() -> Path:
-    """The lock of whoever measures this machine's memory or time: one at a time, and no run starts beside.
-
-    (Runs that are under way go on: they may last for hours.)
-    """
-    return paths.DATA / "device.lock"
 
 
 def _locked(path: Path) -> bool:

@@ -16,13 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from filelock import FileLock
 
 from engine.chapter.budget import Budget
 from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.runs.dispatcher import Dispatcher
-from engine.runs.local import LocalEngine, device_lock_path
+from engine.runs.local import LocalEngine
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store
 from engine.system import files, paths
@@ -60,12 +59,14 @@ class Lab:
     def __init__(self, mode, slots=1, memory_bytes=None):
         self.store = Store()
         trainer = ["-m", "engine.runs.trainer"] if mode == "real" else [str(TRAINERS), mode]
+        if mode.startswith("wall-"):  # the real one, but for the workers of a memory wall
+            trainer = [str(TRAINERS.with_name("wall_trainer.py")), mode.removeprefix("wall-")]
         self.engine = LocalEngine(slots, [sys.executable, *trainer], memory_bytes)
         self.dispatcher = Dispatcher(self.store, self.engine)
 
     def submit(self, *specs, user="local"):
         sweep = self.store.submit(specs, user=user)
-        return [run.id for run in self.store.runs(sweep=sweep)]
+        return [run.id for run in self.store.entries(sweep=sweep)]
 
     def until(self, condition, seconds):
         """Tick until the condition holds. Returns how long that took."""
@@ -102,7 +103,7 @@ class Lab:
         return files.last_record(self.folder(run_id)).get("step", 0)
 
     def rows(self):
-        return [(run.id, run.state, run.reason) for run in self.store.runs()]
+        return [(run.id, run.state, run.reason) for run in self.store.entries()]
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def lab(tmp_path, monkeypatch):
 
     yield make
     for one in made:
-        for run in one.store.runs(states=("starting", "running")):
+        for run in one.store.entries(states=("starting", "running")):
             pids = files.read_json(one.folder(run.id) / f"pid.{run.attempt}.json") or {}
             for pid in pids.values():
                 if psutil.pid_exists(pid):
@@ -133,16 +134,6 @@ def gone(pid):
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def test_no_run_starts_while_a_measurement_has_the_device(lab):
-    here = lab("sleep")
-    with FileLock(device_lock_path()):
-        (waits,) = here.submit(spec(0))
-        for _ in range(20):
-            here.dispatcher.tick()
-        assert here.state(waits) == "queued"
-    here.began(waits)
 
 
 @pytest.mark.parametrize(
