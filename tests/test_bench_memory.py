@@ -21,6 +21,7 @@ from engine.runs import wait
 from engine.runs.spec import WallSpec
 from engine.runs.store import Store
 from engine.system import device, files, paths
+from engine.system.errors import InvalidInput
 from tests.test_cli import InstantEngine, assert_refused, cli, strict
 
 KEYS = {
@@ -229,7 +230,7 @@ def test_a_real_one(here):
 def test_tokens_double():
     assert doubling(1024) == (128, 256, 512, 1024)
     assert doubling(300) == (128, 256, 300)
-    with pytest.raises(ValueError, match="to is 64; allowed: a whole number from 128"):
+    with pytest.raises(InvalidInput, match="to is 64; allowed: a whole number from 128"):
         doubling(64)
 
 
@@ -244,7 +245,7 @@ def test_tokens_double():
     ],
 )
 def test_wrong_plans_are_refused(wrong, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(InvalidInput, match=said):
         Plan(**{"tokens": (64,), **wrong})
 
 

@@ -28,6 +28,7 @@ from engine.memory_wall.setting import (
     at_most,
     closed_form,
 )
+from engine.system.errors import InvalidInput, Unavailable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -228,7 +229,7 @@ def test_what_is_asked_for_comes_as_rows_and_survives_json():
 
 def test_they_are_asked_of_a_process_of_their_own():
     assert ask.predict(Setting(d_model=64), [(16, "fused")]).rows[0].n == 16
-    with pytest.raises(RuntimeError, match="The bytes cannot be predicted: n is 0; allowed"):
+    with pytest.raises(Unavailable, match="The bytes cannot be predicted: n is 0; allowed"):
         ask.predict(Setting(), [(0, "fused")])
 
 
@@ -242,7 +243,7 @@ def test_they_are_asked_of_a_process_of_their_own():
     ],
 )
 def test_wrong_sizes_are_refused(wrong, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(InvalidInput, match=said):
         Setting(**wrong)
-    with pytest.raises(ValueError, match="implementation is 'flash'; allowed: explicit"):
+    with pytest.raises(InvalidInput, match="implementation is 'flash'; allowed: explicit"):
         predict.longest(1, "flash")

@@ -16,6 +16,7 @@ from engine.runs import dispatcher, wait
 from engine.runs.spec import WallSpec
 from engine.runs.store import open_store
 from engine.system import device, files
+from engine.system.errors import Unavailable
 from lab.sections.wall import charts as wall_charts
 from lab.sections.wall import cost, find, parts, sentences, tables
 from lab.sections.wall import rows as wall_rows
@@ -216,7 +217,7 @@ def test_a_layer_that_cannot_be_is_refused_in_words(ledger):
 
 def test_without_torch_the_page_stands_and_says_so(ledger, monkeypatch):
     def broken():
-        raise RuntimeError("no module named torch")
+        raise Unavailable("no module named torch")
 
     monkeypatch.setattr(device, "describe", broken)
     assert "torch does not start: no module named torch" in said(opened())
@@ -506,7 +507,7 @@ def test_a_pair_around_the_wall_is_measured_for_real(ledger, cards):
 
 def test_a_prediction_that_fails_is_one_line(ledger, cards, monkeypatch):
     def failing(*_, **__):
-        raise RuntimeError("The bytes cannot be predicted: no torch.")
+        raise Unavailable("The bytes cannot be predicted: no torch.")
 
     monkeypatch.setattr(ask, "predict", failing)
     page = pressed(opened(), "find")

@@ -34,7 +34,7 @@ from engine.runs.store import Entry, Store
 from engine.runs.wait import shell_user, wait
 from engine.system import device, files, paths
 from engine.system.cores import usable_cores
-from engine.system.errors import InvalidInput
+from engine.system.errors import InvalidInput, Unavailable
 
 QUICK_TOKENS = 4096
 CHECK_TOKENS, CHECK_GB = 16_384, 8
@@ -78,7 +78,7 @@ def bench(
 
     kind: "cpu", "cuda" or "mps"; what this machine has when None.
     gpu_check: instead of all that, hold an NVIDIA card against the chapter, with "checks" in the document.
-    Raises InvalidInput: when an option is out of range; RuntimeError: when torch does not work here, or the
+    Raises InvalidInput: when an option is out of range; Unavailable: when torch does not work here, or the
         run was cancelled.
     """
     if gpu_check:
@@ -119,7 +119,7 @@ def bench(
 def measure(plan: Plan) -> list[Row]:
     """The rows of a plan, as a run of the store; how it stands goes to stderr.
 
-    Raises RuntimeError: when it does not come to its end; the message is the run's reason.
+    Raises Unavailable: when it does not come to its end; the message is the run's reason.
     """
     store, said = Store(), dict[str, None]()
 
@@ -138,7 +138,7 @@ def measure(plan: Plan) -> list[Row]:
 
     (run,) = wait(store, [store.submit([WallSpec(plan)], user=shell_user())], say)
     if run.state != "done":
-        raise RuntimeError(
+        raise Unavailable(
             run.reason if run.state == "failed" else f"run #{run.id} was {run.state}: {run.reason}."
         )
     return [row for row in rows_of(run) if row.ended]

@@ -10,6 +10,7 @@ from typing import Any
 from engine.memory_wall.plan import Task
 from engine.memory_wall.setting import Setting
 from engine.system import paths
+from engine.system.errors import Unavailable
 
 MODULE = "engine.memory_wall.predict"
 
@@ -58,13 +59,13 @@ def predict(
 ) -> Predictions:
     """``predict.predictions``, in a process of its own: 2 s for torch to load beside what it takes.
 
-    Raises RuntimeError: when it cannot be predicted; the message is the process's last line.
+    Raises Unavailable: when it cannot be predicted; the message is the process's last line.
     """
     command = predict_command(setting, tasks, device, cards_gb, implementations)
     ended = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
     if ended.returncode:
         last = (ended.stderr.strip().splitlines() or ["torch does not start"])[-1]
-        raise RuntimeError(f"The bytes cannot be predicted: {last.rstrip('.')}.")
+        raise Unavailable(f"The bytes cannot be predicted: {last.rstrip('.')}.")
     return Predictions.from_dict(json.loads(ended.stdout))
 
 

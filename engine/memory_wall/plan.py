@@ -64,7 +64,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> "Plan":
-        """From ``asdict``, perhaps through JSON. Raises ValueError, TypeError: when it is no plan."""
+        """From ``asdict``, perhaps through JSON. Raises InvalidInput, TypeError: when it is no plan."""
         read = {**written, "setting": Setting(**written.get("setting", {}))}
         for name in {"tokens", "implementations"} & read.keys():
             read[name] = tuple(read[name])

@@ -116,7 +116,7 @@ def predictions(
     """Bytes of each task, and the longest n of these implementations on cards of so many GB (2^30 bytes).
 
     About 15 ms a task, and up to a second a card.
-    Raises ValueError, OverflowError: as ``predicted_bytes`` and ``longest``.
+    Raises InvalidInput, OverflowError: as ``predicted_bytes`` and ``longest``.
     """
     return Predictions(
         tuple(Predicted(n, name, predicted_bytes(n, name, setting, device)) for n, name in tasks),

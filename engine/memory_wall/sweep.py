@@ -12,6 +12,7 @@ from engine.memory_wall.plan import Plan, Row, Task
 from engine.memory_wall.process import Guard, Stop, Worker, loading
 from engine.memory_wall.setting import WORKSPACE_BYTES, Setting, closed_form
 from engine.system.cores import usable_cores
+from engine.system.errors import Unavailable
 
 LOADED_AT_ONCE = 4  # workers that load together, as far as there are cores, before any of them measures
 SURE_SHARE = 0.9  # a layer predicted to need less than this of what is allowed needs no leave beforehand
@@ -52,7 +53,7 @@ def measure(
     folder: for what the processes write; known: rows that are measured already, and do not come again.
     runs_beside: trainings under way on this machine, asked once a row.
     guard, worker, predictor: a test hands in its own.
-    Raises RuntimeError: when the bytes cannot be predicted, that is, torch does not work here.
+    Raises Unavailable: when the bytes cannot be predicted, that is, torch does not work here.
     """
     over = {(row.n, row.implementation) for row in known}
     beyond = {row.implementation for row in known if row.state == "out of memory"}
@@ -140,7 +141,7 @@ class _Sweep:
                 self._predicted[row.n, row.implementation] = row.predicted_bytes + self._plan.workspace_bytes
         if len(self._predicted) < count:
             why = predictor.last_words() or "the process was killed"
-            raise RuntimeError(f"The bytes cannot be predicted: {why.rstrip('.')}.")
+            raise Unavailable(f"The bytes cannot be predicted: {why.rstrip('.')}.")
 
     def _closed(self, task: Task) -> int | None:
         n, name = task

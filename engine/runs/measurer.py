@@ -16,6 +16,7 @@ from engine.runs.store import ACTIVE, Store
 from engine.runs.trainer import environment
 from engine.system import device, files
 from engine.system.cores import usable_cores
+from engine.system.errors import Unavailable
 
 
 def run(directory: Path, attempt: int, spec: WallSpec) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def run(directory: Path, attempt: int, spec: WallSpec) -> dict[str, Any]:
                 out.write(json.dumps(_record(plan, row, time.monotonic() - began), allow_nan=False) + "\n")
                 if row.state == "cancelled":
                     state, reason = _stopped(directory, attempt, len(rows))
-        except RuntimeError as error:
+        except Unavailable as error:
             state, reason = "failed", str(error)
     return {
         "state": state,

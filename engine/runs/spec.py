@@ -127,10 +127,10 @@ class WallSpec:
 
     @classmethod
     def from_json(cls, text: str) -> "WallSpec":
-        """Raises ValueError, TypeError or KeyError: when the text is no measurement's."""
+        """Raises InvalidInput, TypeError or KeyError: when the text is no measurement's."""
         fields = json.loads(text)
         if fields["kind"] != cls.kind:
-            raise ValueError(f"kind is {fields['kind']!r}; allowed: {cls.kind}.")
+            raise InvalidInput(f"kind is {fields['kind']!r}; allowed: {cls.kind}.")
         return cls(Plan.from_dict(fields["plan"]))
 
 
@@ -140,7 +140,7 @@ Spec = RunSpec | WallSpec
 def spec_of(text: str) -> Spec:
     """What a run was asked, from its JSON; that of a training names no kind.
 
-    Raises ValueError, TypeError or KeyError: when the text is no run's.
+    Raises InvalidInput, TypeError or KeyError: when the text is no run's.
     """
     read = WallSpec if "kind" in json.loads(text) else RunSpec
     return read.from_json(text)

@@ -29,7 +29,7 @@ def sheet(store: Store, run: Entry, spec: WallSpec, before: int) -> Sheet:
     pace = "" if seconds is None else f" in {duration(seconds)}"
     return Sheet(
         story=_story(run, spec, rows, before),
-        lines=_lines(run, spec.plan, f"{_count(measured)} of at most {spec.steps}{pace}"),
+        lines=_lines(run, spec.plan, f"{len(measured)} of at most {spec.steps}{pace}"),
         fields=[*asdict(spec.plan.setting).items(), *_plan_fields(spec.plan)],
         command=command(spec.plan),
         goes_on=bool(measured),
@@ -47,7 +47,7 @@ def _story(run: Entry, spec: WallSpec, rows: Sequence[Row], before: int) -> str:
             now = next((row for row in reversed(rows) if row.state == "running"), None)
             if now is None:
                 return "Starting: it loads torch. No other run starts until it has ended."
-            done = f"{_count(measured)} of at most {spec.steps} are measured"
+            done = f"{len(measured)} of at most {spec.steps} rows are measured"
             return (
                 f"Measuring {now.implementation} at {now.n:,} tokens; {done}. No other run starts meanwhile."
             )

@@ -23,6 +23,7 @@ from engine.memory_wall.process import Guard, Worker, loading, machine_free_byte
 from engine.memory_wall.setting import GB, Setting
 from engine.memory_wall.verdict import end_of, is_out_of_memory
 from engine.system import paths
+from engine.system.errors import Unavailable
 from engine.system.processes import MALLOC, kernel_kills, machine_bytes
 from tests.wall_trainer import WORKERS, predictor
 
@@ -198,7 +199,7 @@ def test_a_wrong_task_is_one_line():
     wrong = json.dumps({**TASK, "implementation": "flash"})
     ended = subprocess.run([*command, wrong], cwd=paths.ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("ValueError: implementation is 'flash'; allowed: explicit")
+    assert ended.stderr.startswith("InvalidInput: implementation is 'flash'; allowed: explicit")
 
 
 # Rows as they come.
@@ -299,7 +300,7 @@ def test_bytes_that_cannot_be_predicted_end_it(tmp_path):
         worker=stand_in("done"),
         predictor=lambda *_: [*stand_in("broken"), "{}"],
     )
-    with pytest.raises(RuntimeError, match="cannot be predicted: torch is broken"):
+    with pytest.raises(Unavailable, match="cannot be predicted: torch is broken"):
         next(rows)
 
 

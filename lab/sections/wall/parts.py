@@ -18,6 +18,7 @@ from engine.memory_wall.setting import (
     check_implementation,
 )
 from engine.system import device, paths
+from engine.system.errors import InvalidInput, Unavailable
 from lab.sections.wall.rows import Measurement
 from lab.settings import Settings, one_of, whole
 from lab.words import quantity
@@ -77,7 +78,7 @@ def choose(settings: Settings) -> Choice:
             d_model=width, n_head=heads, dtype=dtype, causal=mask == "causal", backward=way == "backward"
         )
         if not ways:
-            raise ValueError("No implementation is chosen; allowed: one or more.")
+            raise InvalidInput("No implementation is chosen; allowed: one or more.")
         plan = Plan(
             tokens=doubling(to),
             implementations=tuple(name for name in IMPLEMENTATIONS if name in ways),
@@ -85,9 +86,9 @@ def choose(settings: Settings) -> Choice:
             budget_bytes=None if budget == "none" else int(budget) * GB,
             device=device.describe().kind,
         )
-    except ValueError as error:
+    except InvalidInput as error:
         return Choice(layer, None, _sentence(str(error)))
-    except RuntimeError as error:
+    except Unavailable as error:
         return Choice(layer, None, f"torch does not start: {error}")
     return Choice(layer, plan)
 
@@ -102,14 +103,14 @@ def parse_budget(text: str) -> str:
     if text == "none":
         return text
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= 1024):
-        raise ValueError(f"budget is {text!r}; allowed: none, or whole GB from 1 to 1,024.")
+        raise InvalidInput(f"budget is {text!r}; allowed: none, or whole GB from 1 to 1,024.")
     return str(int(text))
 
 
 def listed_card(text: str) -> int:
     """One of the cards, in GB."""
     if text not in map(str, CARDS_GB):
-        raise ValueError(f"card is {text!r}; allowed: {', '.join(map(str, CARDS_GB))}.")
+        raise InvalidInput(f"card is {text!r}; allowed: {', '.join(map(str, CARDS_GB))}.")
     return int(text)
 
 
