@@ -590,9 +590,7 @@ def test_the_next_dispatcher_adopts_an_exclusive_run(store, engine):
 
 
 def test_a_measurement_of_the_wall_is_an_entry_and_no_training(store):
-    plan = Plan(
-        tokens=(256, 128), implementations=("fused",), setting=Setting(d_model=64), budget_bytes=2**33
-    )
+    plan = Plan(tokens=(256, 128), implementations=("fused",), budget_bytes=2**33)
     asked = WallSpec(plan)
     assert WallSpec.from_json(asked.to_json()) == spec_of(asked.to_json()) == asked
     assert json.loads(asked.to_json())["kind"] == "memory-wall"
