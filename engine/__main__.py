@@ -17,7 +17,7 @@ from engine.chapter import report
 from engine.chapter.experiments import EXPERIMENTS, parse_seeds
 from engine.chapter.measurements import MEASUREMENTS, known
 from engine.system import paths
-from engine.system.errors import LabError
+from engine.system.errors import LabError, Unavailable
 
 
 class _Parser(argparse.ArgumentParser):
@@ -243,7 +243,7 @@ def _bench_memory(options: argparse.Namespace) -> int:
             threads=options.threads,
             gpu_check=options.gpu_check,
         )
-    except RuntimeError as error:
+    except Unavailable as error:
         print(error, file=sys.stderr)
         return 1
     print(json.dumps(document, allow_nan=False) if options.json else memory.text(document))

@@ -1,11 +1,9 @@
 """What the command line does, apart from how it is called. Imports no torch."""
 
-import getpass
-import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -18,11 +16,10 @@ from engine.chapter.measurements import MEASUREMENTS, Measurement, known
 from engine.chapter.report import number
 from engine.data import corpus
 from engine.runs import estimates, reference_writer
-from engine.runs.dispatcher import TICK_SECONDS, AlreadyRunning, Dispatcher
 from engine.runs.launch import check_names, check_variants, specs
-from engine.runs.local import LocalEngine
 from engine.runs.spec import RunSpec
-from engine.runs.store import ACTIVE, ENDED, Run, Store
+from engine.runs.store import Entry, Run, Store, trains
+from engine.runs.wait import shell_user, wait
 from engine.system import device, files
 from engine.system.errors import InvalidInput
 
@@ -53,7 +50,7 @@ def run(
     ]
     store = Store()
     began = time.monotonic()
-    sweep = store.submit(wanted, user=_user())
+    sweep = store.submit(wanted, user=shell_user())
     runs = _wait(store, [sweep])
     rows = [
         {"variant": run.spec.variant, "seed": run.spec.seed, "state": run.state, "measured": run.measured}
@@ -189,57 +186,29 @@ def _missing(store: Store, wanted: Sequence[RunSpec]) -> list[str]:
         elif run.state not in ("done", "diverged"):
             store.resume(run.id)
             sweeps.append(run.sweep)
-    return [*sweeps, store.submit(new, user=_user())] if new else sweeps
+    return [*sweeps, store.submit(new, user=shell_user())] if new else sweeps
 
 
 def _wait(store: Store, sweeps: Sequence[str]) -> list[Run]:
-    """Wait until all runs of the sweeps ended, dispatching them here if nobody else does."""
+    """Wait until all runs of the sweeps ended, with their progress on stderr."""
     said: dict[int, str] = {}
-    with ExitStack() as stack:
-        dispatcher: Dispatcher | None = None
-        try:
-            while True:
-                if dispatcher is None:
-                    # While the lab is open its dispatcher does the work; ours is the next in line.
-                    with suppress(AlreadyRunning):
-                        dispatcher = stack.enter_context(Dispatcher(store, LocalEngine()))
-                if dispatcher is not None:
-                    dispatcher.tick()
-                runs = _of(store, sweeps)
-                _say(store, runs, said)
-                if all(run.state in ENDED for run in runs):
-                    return runs
-                time.sleep(TICK_SECONDS)
-        except KeyboardInterrupt:
-            print("stopping: runs save a checkpoint first", file=sys.stderr)
-            for run in _of(store, sweeps):
-                if run.state == "queued":
-                    store.cancel(run.id)
-                elif run.state in ACTIVE:
-                    files.request_stop(store.directory(run.id), run.attempt, "stop")
-            if dispatcher is not None:
-                dispatcher.stop_runs()
-            raise
+    return list(filter(trains, wait(store, sweeps, lambda runs: _say(store, runs, said))))
 
 
-def _of(store: Store, sweeps: Sequence[str]) -> list[Run]:
-    return [run for sweep in dict.fromkeys(sweeps) for run in store.runs(sweep=sweep)]
-
-
-def _say(store: Store, runs: Sequence[Run], said: dict[int, str]) -> None:
+def _say(store: Store, runs: Sequence[Entry], said: dict[int, str]) -> None:
     """Progress on stderr: a line when a run changes state or has come a tenth further."""
     for run in runs:
         step = files.last_record(store.directory(run.id)).get("step", 0) if run.state == "running" else 0
-        tenth = 10 * step // run.spec.budget.steps
+        tenth = 10 * step // run.spec.steps
         text = run.state + (f", {10 * tenth} %" if tenth else "") + (f": {run.reason}" if run.reason else "")
         if said.get(run.id) != text:
             said[run.id] = text
-            print(f"#{run.id} {run.spec.variant}, seed {run.spec.seed}: {text}", file=sys.stderr, flush=True)
+            print(f"#{run.id} {run.spec.title}: {text}", file=sys.stderr, flush=True)
 
 
 def _failures(runs: Sequence[Run]) -> list[str]:
     return [
-        f"#{run.id} {run.spec.variant}, seed {run.spec.seed}: {run.state}: {run.reason}"
+        f"#{run.id} {run.spec.title}: {run.state}: {run.reason}"
         for run in runs
         if run.state in ("failed", "interrupted", "cancelled")
     ]
@@ -250,11 +219,3 @@ def _default_corpus() -> str:
     if notice:
         print(notice, file=sys.stderr)
     return chosen
-
-
-def _user() -> str:
-    """Whose turn it is when several people share the machine."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return str(os.getpid())

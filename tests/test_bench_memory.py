@@ -1,11 +1,12 @@
 """``python -m engine bench memory``: strict JSON, a table for people, one sentence for what is wrong."""
 
+import json
 from dataclasses import asdict
 
 import pytest
 
 from engine.benchmarks import memory
-from engine.memory_wall import ask, predict, sweep
+from engine.memory_wall import ask, predict
 from engine.memory_wall.plan import Plan, Row, doubling, ratios, slope, slopes
 from engine.memory_wall.setting import (
     CHAPTER,
@@ -16,8 +17,12 @@ from engine.memory_wall.setting import (
     Setting,
     closed_form,
 )
-from engine.system import device, paths
-from tests.test_cli import assert_refused, cli, strict
+from engine.runs import wait
+from engine.runs.spec import WallSpec
+from engine.runs.store import Store
+from engine.system import device, files, paths
+from engine.system.errors import InvalidInput
+from tests.test_cli import InstantEngine, assert_refused, cli, strict
 
 KEYS = {
     "n",
@@ -31,7 +36,7 @@ KEYS = {
     "backend",
     "reason",
 }
-LONGEST = [{"card_gb": card, "implementation": "explicit", "n": n} for card, n in ((8, 11_338), (16, 16_065))]
+LONGEST = (ask.Longest(8, "explicit", 11_338), ask.Longest(16, "explicit", 16_065))
 
 
 @pytest.fixture
@@ -41,16 +46,41 @@ def here(home, monkeypatch):
     return monkeypatch
 
 
-@pytest.fixture
-def chapter(here):
-    """The chapter's rows in place of measured ones, and what was asked for."""
-    asked = []
+class Measured(InstantEngine):
+    """Ends a measurement the moment it is launched, with these rows and this outcome."""
 
-    def measure(plan):
-        asked.append(plan)
-        workspace = plan.workspace_bytes
+    def __init__(self, rows, **outcome):
+        self.rows, self.outcome, self.plans = rows, outcome or {"state": "done"}, []
+
+    def launch(self, run, directory, _):
+        self.plans.append(run.spec.plan)
+        rows = self.rows(run.spec.plan) if callable(self.rows) else self.rows
+        lines = [json.dumps(asdict(row)) + "\n" for row in rows]
+        (directory / "metrics.jsonl").write_text("".join(lines))
+        files.write_json(directory / "outcome.json", {"attempt": run.attempt, **self.outcome})
+        files.write_json(directory / f"exit.{run.attempt}.json", {"code": 0, "reason": ""})
+
+
+@pytest.fixture
+def measured(here):
+    """What a measurement ends with from now on. Returns the engine, which keeps what was asked of it."""
+
+    def use(rows, **outcome):
+        engine = Measured(rows, **outcome)
+        here.setattr(wait, "LocalEngine", lambda: engine)
+        here.setattr(ask, "predict", lambda setting, **asked_for: ask.Predictions(longest=LONGEST))
+        return engine
+
+    return use
+
+
+@pytest.fixture
+def chapter(measured):
+    """The chapter's rows in place of measured ones, and the plans that were asked for."""
+
+    def rows(plan):
         for line in CHAPTER:
-            peak = closed_form(line.n, workspace_bytes=workspace)
+            peak = closed_form(line.n, workspace_bytes=plan.workspace_bytes)
             row = Row(n=line.n, implementation="explicit", state="running", predicted_bytes=peak)
             yield row
             if line.step_ms is None:
@@ -67,9 +97,7 @@ def chapter(here):
                     runs_beside=int(name == "chunked"),
                 )
 
-    here.setattr(sweep, "measure", measure)
-    here.setattr(ask, "predict", lambda setting, **asked_for: ask.Predictions({}, LONGEST))
-    return asked
+    return measured(rows).plans
 
 
 def ended(row, state, **found):
@@ -89,7 +117,10 @@ def test_the_document(chapter):
     explicit = [row for row in document["rows"] if row["implementation"] == "explicit"]
     assert explicit[-1]["state"] == "out of memory"
     assert [round(row["time_ratio"], 2) for row in explicit[1:7]] == [1.27, 2.02, 2.85, 3.14, 4.37, 3.69]
-    assert document["longest"] == LONGEST
+    assert document["longest"] == [
+        {"card_gb": 8, "implementation": "explicit", "n": 11_338},
+        {"card_gb": 16, "implementation": "explicit", "n": 16_065},
+    ]
     assert "running, explicit, 128 tokens" in err
     assert chapter[0].tokens == tuple(line.n for line in CHAPTER)
 
@@ -108,26 +139,33 @@ def test_the_table(chapter):
     assert chapter[0].tokens[-1] == 4096, "quick unless more is asked for"
 
 
-def test_a_failed_row_fails_the_command(chapter, here):
-    def measure(plan):
-        yield Row(n=128, implementation="fused", state="failed", reason="ValueError: a bug.")
-
-    here.setattr(sweep, "measure", measure)
+def test_a_failed_row_fails_the_command(measured):
+    measured([Row(n=128, implementation="fused", state="failed", reason="ValueError: a bug.")])
     code, out, err = cli("bench", "memory", "--json")
     assert code == 1
     assert strict(out)["rows"][0]["state"] == "failed"
-    assert err.splitlines() == ["fused, 128: ValueError: a bug."]
+    assert err.splitlines()[-1] == "fused, 128: ValueError: a bug."
 
 
-def test_torch_that_does_not_work_is_one_sentence(here):
-    def measure(plan):
-        yield Row(n=128, implementation="fused", state="running")
-        raise RuntimeError("The bytes cannot be predicted: no torch.")
-
-    here.setattr(sweep, "measure", measure)
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [
+        ("failed", "The bytes cannot be predicted: no torch.", "The bytes cannot be predicted: no torch."),
+        ("cancelled", "by you, after 1 row", "run #1 was cancelled: by you, after 1 row."),
+    ],
+)
+def test_what_does_not_come_to_its_end_is_one_sentence(measured, state, reason, told):
+    measured([Row(n=128, implementation="fused", state="running")], state=state, reason=reason)
     code, out, err = cli("bench", "memory")
     assert (code, out) == (1, "")
-    assert err.endswith("\nThe bytes cannot be predicted: no torch.\n")
+    assert err == f"running, fused, 128 tokens\n{told}\n"
+
+
+def test_it_is_a_run_like_any_other(chapter):
+    cli("bench", "memory", "--to", 256, "--implementation", "fused", "--json")
+    (run,) = Store().entries()
+    assert (run.spec, run.state) == (WallSpec(chapter[0]), "done")
+    assert chapter[0] == Plan(tokens=(128, 256), implementations=("fused",))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +230,7 @@ def test_a_real_one(here):
 def test_tokens_double():
     assert doubling(1024) == (128, 256, 512, 1024)
     assert doubling(300) == (128, 256, 300)
-    with pytest.raises(ValueError, match="to is 64; allowed: a whole number from 128"):
+    with pytest.raises(InvalidInput, match="to is 64; allowed: a whole number from 128"):
         doubling(64)
 
 
@@ -207,7 +245,7 @@ def test_tokens_double():
     ],
 )
 def test_wrong_plans_are_refused(wrong, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(InvalidInput, match=said):
         Plan(**{"tokens": (64,), **wrong})
 
 

@@ -23,7 +23,7 @@ from engine.chapter.variants import AVERAGE, AVERAGE_ADDED, NO_CONTEXT
 from engine.data import corpus
 from engine.data.languages import shelf
 from engine.data.languages.winograd import CLOSED
-from engine.runs import reference_writer
+from engine.runs import reference_writer, wait
 from engine.runs.dispatcher import Dispatcher
 from engine.runs.launch import specs
 from engine.runs.spec import RunSpec
@@ -92,7 +92,7 @@ class InstantEngine:
 @pytest.fixture
 def instant(home, monkeypatch):
     engine = InstantEngine()
-    monkeypatch.setattr(commands, "LocalEngine", lambda: engine)
+    monkeypatch.setattr(wait, "LocalEngine", lambda: engine)
     monkeypatch.setattr(device, "describe", lambda: device.Device("cpu", "a test", 0, "2", False))
     return engine
 

@@ -16,6 +16,7 @@ TORCH = {"torch", "safetensors.torch"}
 # Each may import what stands before it, never what stands after; a longer name beats a shorter one.
 LAYERS = (
     ("engine.system",),
+    ("engine.memory_wall",),
     ("engine.models.config", "engine.models.ledger"),
     ("engine.models.positions", "engine.models.linear"),
     ("engine.models.mixers",),
@@ -34,7 +35,6 @@ LAYERS = (
     ("engine.probes", "engine.sandbox"),
     ("engine.runs.store", "engine.runs.launch", "engine.runs.sources"),
     ("engine.runs",),
-    ("engine.memory_wall",),
     ("engine.benchmarks",),
     ("engine",),  # commands and __main__
     ("lab.words", "lab.settings"),
@@ -84,6 +84,8 @@ LIGHT = (
     "engine.runs.nursery",
     "engine.runs.supervise",
     "engine.runs.dispatcher",
+    "engine.runs.wait",
+    "engine.runs.measurer",
     "engine.memory_wall.setting",
     "engine.memory_wall.plan",
     "engine.memory_wall.verdict",

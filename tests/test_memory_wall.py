@@ -4,15 +4,17 @@ Shapes: B batch, T position (query), S position (key), D d_model, H heads, K d_h
 than 512 tokens but what is predicted.
 """
 
+import json
 import math
 import time
+from dataclasses import asdict
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory_wall import attention, predict
+from engine.memory_wall import ask, attention, predict
 from engine.memory_wall.attention import draw, step
 from engine.memory_wall.live_bytes import LiveBytes
 from engine.memory_wall.meters import Measurement, measure_bytes
@@ -26,6 +28,7 @@ from engine.memory_wall.setting import (
     at_most,
     closed_form,
 )
+from engine.system.errors import InvalidInput, Unavailable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -216,10 +219,18 @@ def test_a_million_tokens_take_a_moment_and_too_many_bytes_are_said():
     assert predict.longest(2**62, "explicit", Setting(batch=1024, n_head=512)) > 0
 
 
-def test_cards_come_as_rows():
-    rows = predict.longest_on_cards(("explicit",), cards_gb=(8, 0.1))
-    assert rows[0] == {"card_gb": 8, "implementation": "explicit", "n": 11_338}
-    assert 1000 < rows[1]["n"] < 1200
+def test_what_is_asked_for_comes_as_rows_and_survives_json():
+    found = predict.predictions(tasks=[(128, "explicit")], cards_gb=(8, 0.1), implementations=("explicit",))
+    assert found.rows == (ask.Predicted(128, "explicit", closed_form(128)),)
+    assert found.longest[0] == ask.Longest(8, "explicit", 11_338)
+    assert 1000 < found.longest[1].n < 1200
+    assert ask.Predictions.from_dict(json.loads(json.dumps(asdict(found)))) == found
+
+
+def test_they_are_asked_of_a_process_of_their_own():
+    assert ask.predict(Setting(d_model=64), [(16, "fused")]).rows[0].n == 16
+    with pytest.raises(Unavailable, match="The bytes cannot be predicted: n is 0; allowed"):
+        ask.predict(Setting(), [(0, "fused")])
 
 
 @pytest.mark.parametrize(
@@ -232,7 +243,7 @@ def test_cards_come_as_rows():
     ],
 )
 def test_wrong_sizes_are_refused(wrong, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(InvalidInput, match=said):
         Setting(**wrong)
-    with pytest.raises(ValueError, match="implementation is 'flash'; allowed: explicit"):
+    with pytest.raises(InvalidInput, match="implementation is 'flash'; allowed: explicit"):
         predict.longest(1, "flash")

@@ -1,7 +1,7 @@
 """The page Runs: what it shows of every state, and that each button does what it says."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -9,12 +9,14 @@ from streamlit.testing.v1 import AppTest
 from engine.chapter.budget import Budget
 from engine.chapter.experiments import AVERAGES, EXPERIMENTS, VARIANTS
 from engine.data import corpus
+from engine.memory_wall.plan import Plan, Row, doubling
+from engine.memory_wall.setting import Setting
 from engine.runs import dispatcher
-from engine.runs.spec import RunSpec
+from engine.runs.spec import RunSpec, WallSpec
 from engine.runs.store import Store
 from engine.system import device, files, paths
 from lab.runs import card as run_card
-from lab.runs import story, view
+from lab.runs import story, view, wall
 from lab.words import plain
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
@@ -294,3 +296,133 @@ def test_a_clock_set_back_makes_no_negative_time(store):
     assert "-" not in view.time_left(run, {"step": 3001, "seconds": 5.0})
     assert view.time_left(run, {"step": 10, "seconds": -3600.0}) == ""
     assert story.story(store, run, 0).startswith("Running: step 10 of 3,000")
+
+
+# What measures the memory wall.
+
+WALL = WallSpec(Plan(tokens=(128, 256), implementations=("explicit", "fused"), budget_bytes=2**33))
+
+
+def add_wall(store, state, *rows, spec=WALL, **columns):
+    """A measurement in that state, with these rows. Returns its id."""
+    (run,) = store.entries(sweep=store.submit([spec]))
+    directory = store.directory(run.id)
+    if state != "queued":
+        directory.mkdir()
+        records = [{"step": step, "seconds": 5.0, **asdict(row)} for step, row in enumerate(rows)]
+        (directory / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        store.advance(run.id, "queued", state, **columns)
+    return run.id
+
+
+EXPLICIT = Row(n=128, implementation="explicit", state="done", peak_bytes=7, step_ms=2.0)
+FUSED = Row(n=128, implementation="fused", state="running")
+
+
+def test_a_measurement_is_listed_among_the_trainings(store):
+    trained = add(store, "done", steps=3000, measured={"validation_perplexity": 249.34})
+    running = add_wall(store, "running", EXPLICIT, FUSED)
+    waiting = add_wall(store, "queued")
+    page = opened()
+    table = page.dataframe[0].value.set_index("run")
+    assert list(table.index) == [running, waiting, trained]
+    row = table.loc[running]
+    assert (row["experiment"], row["model"]) == ("memory-wall", "explicit, fused to 256 tokens, 8 GB")
+    assert (row["progress"], len(row["curve"]), row["took"]) == (0.25, 0, "5\u00a0s")
+    assert table["reason"][waiting] == "next"
+    assert shown_ids(opened(experiment="memory-wall")) == [running, waiting]
+    assert shown_ids(opened(search="fused 256")) == [running, waiting]
+    assert "Measuring explicit" not in texts(page)
+    home = AppTest.from_file(str(paths.ROOT / "lab" / "app.py"), default_timeout=20).run()
+    assert not home.exception
+    machine = list(home.table[0].value.iloc[:, 1])
+    assert plain("1 done, 1 running, 1 queued") in machine
+
+
+@pytest.mark.parametrize(
+    ("state", "rows", "columns", "told"),
+    [
+        ("queued", [], {}, "Queued, next. While it measures, no other run starts."),
+        ("running", [], {}, "Starting: it loads torch. No other run starts until it has ended."),
+        (
+            "running",
+            [EXPLICIT, FUSED],
+            {},
+            "Measuring fused at 128 tokens; 1 of at most 4 rows are measured. No other run starts meanwhile.",
+        ),
+        (
+            "done",
+            [EXPLICIT, replace(FUSED, state="out of memory"), replace(EXPLICIT, n=256, state="failed")],
+            {"seconds": 46.0},
+            "Done in 46\u00a0s: 2 rows. fused ran out of memory at 128 tokens. explicit failed at 256 "
+            "tokens.",
+        ),
+        (
+            "failed",
+            [],
+            {"reason": "the trainer was killed from outside (SIGKILL)"},
+            "Failed: the trainer was killed from outside (SIGKILL). Nothing else was stopped. Run it again "
+            "from the start.",
+        ),
+        (
+            "interrupted",
+            [EXPLICIT],
+            {"reason": "its supervisor was killed"},
+            "Interrupted: its supervisor was killed. Resume measures the rows that are missing.",
+        ),
+    ],
+)
+def test_what_happened_to_a_measurement_is_told(store, state, rows, columns, told):
+    run = add_wall(store, state, *rows, **columns)
+    page = opened(run=str(run))
+    assert plain(told) in texts(page)
+    assert ("runs.resume" in {button.key for button in page.button}) == (state == "interrupted")
+
+
+def test_the_card_of_a_measurement_and_its_command(store):
+    figures = {"explicit_bytes_exponent": 1.91}
+    run = add_wall(store, "done", EXPLICIT, seconds=46.0, measured=figures, environment=ENVIRONMENT)
+    page = opened(run=str(run))
+    card = dict(zip(*(page.table[0].value.iloc[:, column] for column in (0, 1)), strict=True))
+    assert card[":gray[Measured]"] == plain("explicit bytes exponent 1.91")
+    assert card[":gray[Tokens]"] == "128 to 256"
+    assert card[":gray[Device]"] == plain("CPU, 2 cores, 1 thread")
+    command = (
+        "python -m engine bench memory --to 256 --implementation explicit,fused --budget-gb 8 --device cpu"
+    )
+    assert command in [code.value for code in page.code]
+    assert any("d_model = 512" in code.value for code in page.code)
+    whole = json.loads(wall.sheet(store, store.get(run), WALL, 0).as_json())
+    assert whole["rows"] == [asdict(EXPLICIT)]
+    assert (whole["plan"]["tokens"], whole["digest"], whole["command"]) == ([128, 256], WALL.digest, command)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ({"tokens": doubling(1000)}, "--to 1000 --device cpu"),
+        ({"setting": Setting(d_model=64, dtype="bfloat16", backward=True, causal=False)},
+         "--to 128 --width 64 --dtype bfloat16 --backward --no-causal --device cpu"),
+        ({"threads": 2, "device": "cuda", "budget_bytes": 2**29},
+         "--to 128 --budget-gb 0.5 --device cuda --threads 2"),
+        ({"tokens": (531, 532), "timed": False}, None),
+    ],
+)  # fmt: skip
+def test_the_command_measures_the_same(changes, options):
+    found = wall.command(Plan(**{"tokens": (128,), **changes}))
+    assert found.line == (options and f"python -m engine bench memory {options}")
+    assert bool(found.why_not) == (options is None)
+
+
+def test_a_measurement_is_cancelled_run_again_and_deleted_as_others_are(store):
+    run = add_wall(store, "queued")
+    page = opened(run=str(run))
+    page.button(key="runs.cancel").click().run()
+    assert store.get(run).state == "cancelled"
+    page.button(key="runs.again").click().run()
+    again = store.entries()[-1]
+    assert (again.id, again.spec, again.state) == (run + 1, WALL, "queued")
+    page = opened(run=str(run))
+    page.button(key="runs.delete").click().run()
+    page.button(key="runs.delete_yes").click().run()
+    assert store.get(run) is None

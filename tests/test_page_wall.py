@@ -1,19 +1,24 @@
 """The page of the n x n wall: settings, streaming rows, every way to end, predictions, exports.
 
-Sweeps are stand-ins (``wall_sweeps.py``) but for one tiny one; nothing here measures a large n.
+What a run would record is written by the tests; one, tiny, is for real.
 """
 
-import sys
-import time
+import json
+import sqlite3
+from dataclasses import asdict, replace
 
 import pytest
 
 from engine.memory_wall import ask
-from engine.memory_wall.plan import Plan
+from engine.memory_wall.plan import Plan, Row, doubling
 from engine.memory_wall.setting import CHAPTER, GB, WORKSPACE_BYTES, Setting, closed_form
-from engine.system import device, paths
+from engine.runs import dispatcher, wait
+from engine.runs.spec import WallSpec
+from engine.runs.store import open_store
+from engine.system import device, files
+from engine.system.errors import Unavailable
 from lab.sections.wall import charts as wall_charts
-from lab.sections.wall import cost, find, parts, tables
+from lab.sections.wall import cost, find, parts, sentences, tables
 from lab.sections.wall import rows as wall_rows
 from lab.sections.wall.parts import Choice
 from lab.shell import export
@@ -23,22 +28,69 @@ BASE = {"to": "512", "budget": "none"}
 
 
 @pytest.fixture
-def sweep(home, monkeypatch):
-    """What a press of Measure starts; no sweep outlives the test."""
+def ledger(home, monkeypatch):
+    """An empty list of runs, on a machine with two cores that a dispatcher serves."""
     here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
     monkeypatch.setattr(device, "describe", lambda: here)
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
+    return open_store()
 
-    def use(mode):
-        script = str(paths.ROOT / "tests" / "wall_sweeps.py")
-        monkeypatch.setattr(wall_rows, "COMMAND", (sys.executable, script, mode))
 
-    use("done")
-    yield use
-    for process in wall_rows._STARTED:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-    wall_rows._STARTED.clear()
+def record(ledger, run, *rows):
+    """Add rows to what a run recorded."""
+    folder = ledger.directory(run)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "metrics.jsonl").open("a") as out:
+        out.writelines(json.dumps(asdict(row)) + "\n" for row in rows)
+
+
+def start(ledger, run):
+    assert ledger.advance(run, "queued", "running")
+
+
+def end(ledger, run, state="done", **columns):
+    assert ledger.advance(run, "running", state, **{"seconds": 46.0, **columns})
+
+
+def measured(ledger, plan, **failing):
+    """A run of a plan that has ended, as ``sweep.measure`` would have recorded it. Returns its number."""
+    (run,) = ledger.entries(sweep=ledger.submit([WallSpec(plan)], "local"))
+    start(ledger, run.id)
+    record(ledger, run.id, *rows_of(plan, **failing))
+    end(ledger, run.id)
+    return run.id
+
+
+def newest(ledger):
+    return ledger.entries()[-1]
+
+
+def row(n, name, state="done", **more):
+    peak = 10**6 * 8 + n * 4096 + (64 * n * n if name == "explicit" else 0)
+    return Row(n=n, implementation=name, state=state, **{"predicted_bytes": peak, **more})
+
+
+def rows_of(plan, **failing):
+    """Every row, with explicit out of memory where it does not fit the budget.
+
+    failing: what the rows of an implementation hold instead.
+    """
+    beyond = set()
+    for n, name in plan.tasks:
+        if name in beyond:
+            continue
+        found = row(n, name)
+        peak = found.predicted_bytes
+        yield replace(found, state="running")
+        if name in failing:
+            yield replace(found, **failing[name])
+        elif plan.budget_bytes and peak > plan.budget_bytes:
+            beyond.add(name)
+            yield replace(found, state="out of memory", needed_bytes=peak, reason="It needs more.")
+        else:
+            ms = n * n / 65_536 if name == "explicit" else n / 128
+            backend = "flash (CPU)" if name == "fused" else None
+            yield replace(found, peak_bytes=peak, step_ms=ms, backend=backend)
 
 
 @pytest.fixture
@@ -50,11 +102,11 @@ def cards(monkeypatch):
         asked.append((setting, tuple(cards_gb), tuple(implementations)))
         longest = {"explicit": 11_338, "fused": 750_000, "chunked": 700_000}
         rows = [
-            {"card_gb": gb, "implementation": name, "n": int(longest[name] * (gb / 8) ** 0.5)}
+            ask.Longest(gb, name, int(longest[name] * (gb / 8) ** 0.5))
             for gb in cards_gb
             for name in implementations
         ]
-        return ask.Predictions({}, rows)
+        return ask.Predictions(longest=tuple(rows))
 
     find._longest.clear()
     monkeypatch.setattr(ask, "predict", predict)
@@ -71,16 +123,6 @@ def pressed(page, name="measure"):
     return rerun(page)
 
 
-def until(page, words, seconds=20):
-    """Run the page until it says so."""
-    end = time.monotonic() + seconds
-    while words not in said(page):
-        assert time.monotonic() < end, said(page)
-        time.sleep(0.1)
-        rerun(page)
-    return page
-
-
 def plan(**changes):
     return Plan(**{"tokens": (128, 256, 512), "device": "cpu", **changes})
 
@@ -88,13 +130,13 @@ def plan(**changes):
 # Before anything is measured.
 
 
-def test_an_empty_page_starts_nothing_and_says_what_to_do(sweep):
+def test_an_empty_page_starts_nothing_and_says_what_to_do(ledger):
     page = opened()
     assert page.title[0].value == "At which length does your memory end?"
     assert page.caption[0].value == "10 of 14 · The cost"
     assert "Make your two guesses, then measure." in said(page)
     assert "Takes about" in said(page)
-    assert not (paths.DATA / "cache" / "wall").exists()
+    assert ledger.entries() == []
     assert [row["tokens"] for row in cells(page, "tokens")] == [
         "128",
         "256",
@@ -112,7 +154,7 @@ def test_an_empty_page_starts_nothing_and_says_what_to_do(sweep):
     assert any("def chunked(x: Tensor" in element.value for element in page.code)
 
 
-def test_the_link_holds_the_whole_state(sweep):
+def test_the_link_holds_the_whole_state(ledger):
     page = opened(
         budget="4", heads="4", width="256", dtype="bfloat16", mask="none", ways="fused,explicit", to="1024",
         of="fused", card="24", mine="5000", small="0.5", model="xl", first="8192", time="4",
@@ -133,7 +175,7 @@ def test_the_link_holds_the_whole_state(sweep):
     assert "Yours is another." in said(page)
 
 
-def test_an_edit_goes_into_the_link(sweep):
+def test_an_edit_goes_into_the_link(ledger):
     page = opened()
     next(one for one in page.button_group if one.key == "wall.ways").set_value(["fused"])
     page = rerun(page)
@@ -161,21 +203,21 @@ def test_an_edit_goes_into_the_link(sweep):
         ({"speed": "11"}, "speed is no setting of this page"),
     ],
 )
-def test_bad_input_is_one_sentence(sweep, query, complaint):
+def test_bad_input_is_one_sentence(ledger, query, complaint):
     page = opened(**query)
     assert complaint in said(page)
     assert not page.button(key="wall.measure").disabled
 
 
-def test_a_layer_that_cannot_be_is_refused_in_words(sweep):
+def test_a_layer_that_cannot_be_is_refused_in_words(ledger):
     page = opened(heads="7")
     assert "Heads are 7; allowed: a divisor of the width, 512." in said(page)
     assert page.button(key="wall.measure").disabled
 
 
-def test_without_torch_the_page_stands_and_says_so(sweep, monkeypatch):
+def test_without_torch_the_page_stands_and_says_so(ledger, monkeypatch):
     def broken():
-        raise RuntimeError("no module named torch")
+        raise Unavailable("no module named torch")
 
     monkeypatch.setattr(device, "describe", broken)
     assert "torch does not start: no module named torch" in said(opened())
@@ -184,8 +226,25 @@ def test_without_torch_the_page_stands_and_says_so(sweep, monkeypatch):
 # Rows as they come.
 
 
-def test_a_whole_measurement_fills_figures_tables_and_answers(sweep):
-    page = until(pressed(opened(**BASE, first="4096", time="8")), "12 rows in")
+def test_a_press_queues_a_run_that_waits_its_turn(ledger, monkeypatch):
+    page = pressed(opened(**BASE))
+    run = newest(ledger)
+    assert (run.spec, run.state, run.user) == (WallSpec(plan()), "queued", "local")
+    assert "Queued, next in turn" in said(page)
+    other = pressed(opened(**BASE, heads="4"))
+    assert "Queued, one run before it" in said(other)
+    assert len(ledger.entries()) == 2
+    other.button(key="wall.measure.cancel").click()
+    assert "Cancelled after 0 rows" in said(rerun(other))
+    assert [run.state for run in ledger.entries()] == ["queued", "cancelled"]
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: False)
+    assert "Nothing will start: run `python -m lab`" in said(rerun(page))
+
+
+def test_a_whole_measurement_fills_figures_tables_and_answers(ledger):
+    measured(ledger, plan())
+    page = opened(**BASE, first="4096", time="8")
+    assert "12 rows in 46 s" in said(page)
     rows = cells(page, "tokens")
     assert rows[2] == {
         "tokens": "512", "ms": "**4.00**", "ms ×": "4.00", "projections": "4.00", "matrix MB": "8.0",
@@ -208,49 +267,86 @@ def test_a_whole_measurement_fills_figures_tables_and_answers(sweep):
     assert "n" not in memory["walls"][0]
 
 
-def test_another_reader_at_the_same_link_sees_the_same_rows(sweep):
-    first = until(pressed(opened(**BASE)), "12 rows in")
-    other = opened(**BASE)
+def test_another_reader_at_the_same_link_sees_the_same_rows(ledger):
+    measured(ledger, plan())
+    first, other = opened(**BASE), opened(**BASE)
     assert cells(other, "tokens") == cells(first, "tokens")
     assert "12 rows in" in said(other)
     assert "Nothing is measured yet" in said(opened(**BASE, heads="4"))
+    assert ledger.delete(newest(ledger).id)
+    assert "Nothing is measured yet" in said(rerun(other))
 
 
-def test_rows_stream_and_a_cancel_is_quick(sweep):
-    sweep("slow")
-    page = until(pressed(opened(**BASE)), "Running: fused, 128 tokens")
+def test_rows_stream_and_a_cancel_is_asked_for(ledger):
+    page = pressed(opened(**BASE))
+    run = newest(ledger).id
+    start(ledger, run)
+    assert "Running: loading torch" in said(rerun(page))
+    first = row(128, "explicit", step_ms=0.25)
+    record(ledger, run, replace(first, state="running"), first, row(128, "fused", "running"))
+    page = rerun(page)
+    assert "Running: fused, 128 tokens" in said(page)
     assert cells(page, "tokens")[0]["ms"] == "**0.25**"
     assert "Your guesses are answered here when the last row has ended." in said(page)
-    other = opened(**BASE)
-    assert "Running: fused, 128 tokens" in said(other)
-    asked = time.monotonic()
+    assert "Running: fused, 128 tokens" in said(opened(**BASE))
     page.button(key="wall.measure.cancel").click()
-    page = until(rerun(page), "Cancelled after 1 row")
-    assert time.monotonic() - asked < 5  # two runs of the page are in it; the sweep itself takes 0.02 s
+    page = rerun(page)
+    assert files.stop_requested(ledger.directory(run), 1) == "cancel"
+    record(ledger, run, row(128, "fused", "cancelled", reason="It was cancelled."))
+    end(ledger, run, "cancelled", reason="by you, after 1 row")
+    page = rerun(page)
+    assert "Cancelled after 1 row" in said(page)
     assert "fused, 128 tokens: cancelled." in said(page)
-    sweep("done")
-    page = until(pressed(page), "12 rows in")
-    sweep("slow")
-    page = until(pressed(page), "Running: fused")
-    page.button(key="wall.measure.cancel").click()
-    page = until(rerun(page), "The one after it was cancelled")
-    assert "12 rows in" in said(page)  # the newest whole one
+    pressed(page)
+    assert newest(ledger).id != run, "measured anew"
 
 
-def test_another_readers_measurement_is_watched_not_ended(sweep):
-    sweep("slow")
-    wall_rows.start(plan(), "somebody")
+def test_the_newest_whole_one_is_shown_though_a_later_one_was_cancelled(ledger):
+    measured(ledger, plan())
+    page = pressed(opened(**BASE))
+    start(ledger, newest(ledger).id)
+    assert "Running" in said(rerun(page))
+    end(ledger, newest(ledger).id, "cancelled")
+    page = rerun(page)
+    assert "12 rows in" in said(page)
+    assert "The one after it was cancelled" in said(page)
+
+
+def test_what_was_interrupted_goes_on_where_it_was(ledger):
+    page = pressed(opened(**BASE))
+    run = newest(ledger).id
+    start(ledger, run)
+    record(ledger, run, row(128, "explicit", step_ms=0.25))
+    end(ledger, run, "interrupted", reason="its supervisor was killed")
+    page = rerun(page)
+    assert "Interrupted after 1 row. Resume measures the others" in said(page)
+    assert page.button(key="wall.measure").label == "Resume"
+    pressed(page)
+    assert [(run.state, run.attempt) for run in ledger.entries()] == [("queued", 2)]
+
+
+def test_another_readers_measurement_is_watched_not_ended(ledger):
+    (run,) = ledger.entries(sweep=ledger.submit([WallSpec(plan())], "somebody"))
+    start(ledger, run.id)
     page = opened(**BASE)
     assert page.button(key="wall.measure.cancel").disabled
-    wall_rows.start(plan(), "me")
-    assert len(list(wall_rows.folder(plan()).glob("*.jsonl"))) == 1
+    wall_rows.cancel(plan(), "local")
+    wall_rows.start(plan(), "local")
+    assert len(ledger.entries()) == 1
+    assert not files.stop_requested(ledger.directory(run.id), 1)
+    end(ledger, run.id, "interrupted")
+    assert rerun(page).button(key="wall.measure").label == "Measure"
+    pressed(page)
+    assert [run.user for run in ledger.entries()] == ["somebody", "local"]
 
 
-def test_out_of_memory_stays_with_what_it_would_have_needed(sweep):
-    page = until(pressed(opened(budget="1", to="8192", first="8192")), "27 rows in")
-    row = cells(page, "tokens")[5]
-    assert (row["tokens"], row["ms"], row["peak MB"]) == ("4,096", ":red[out of memory]", ":gray[–]")
-    assert row["predicted"] == "1,047.6"
+def test_out_of_memory_stays_with_what_it_would_have_needed(ledger):
+    measured(ledger, plan(tokens=doubling(8192), budget_bytes=GB))
+    page = opened(budget="1", to="8192", first="8192")
+    assert "27 rows in" in said(page)
+    line = cells(page, "tokens")[5]
+    assert (line["tokens"], line["ms"], line["peak MB"]) == ("4,096", ":red[out of memory]", ":gray[–]")
+    assert line["predicted"] == "1,047.6"
     words = said(page)
     assert "explicit, 4,096 tokens: :red[out of memory:] 1,056 MB needed, 1,024 allowed." in words
     assert "You guessed *8,192*. Explicit ends at **4,096** tokens. Fused and chunked pass it." in words
@@ -260,64 +356,48 @@ def test_out_of_memory_stays_with_what_it_would_have_needed(sweep):
     assert [row["n"] for row in memory["predicted"] if row["name"] == "explicit"][-1] == 4096
 
 
-def test_a_failed_row_is_no_wall(sweep):
-    sweep("bug")
-    page = until(pressed(opened(**BASE, of="fused")), "Three of 12 rows failed")
+def test_a_failed_row_is_no_wall(ledger):
+    why = "ValueError: *no* such $kernel$."
+    measured(ledger, plan(), fused={"state": "failed", "reason": why, "runs_beside": 2})
+    page = opened(**BASE, of="fused")
+    assert "Three of 12 rows failed" in said(page)
     assert cells(page, "tokens")[0]["ms"] == ":red[failed]"
-    assert "fused, 128 tokens: :red[failed:] ValueError: *no* such $kernel$." in said(page)
+    assert f"fused, 128 tokens: :red[failed:] {why}" in said(page)
     assert "n" not in charts(page)[0]["walls"][0]
     shared = ":orange[Times are of a shared device: up to 2 trainings ran beside. Bytes are what they are.]"
     assert shared in said(page)
 
 
-def test_waiting_is_told(sweep):
-    sweep("waiting")
-    until(pressed(opened(**BASE)), "Waiting: another measurement has the device")
-
-
-@pytest.mark.parametrize(
-    ("mode", "told"),
-    [
-        ("broken", "Failed: The bytes cannot be predicted: no torch."),
-        ("gone", "Interrupted after 0 rows. Measure again"),
-    ],
-)
-def test_a_sweep_that_ends_early_is_told(sweep, mode, told):
-    sweep(mode)
-    page = until(pressed(opened(**BASE)), told)
+def test_a_measurement_that_fails_is_told(ledger):
+    page = pressed(opened(**BASE))
+    start(ledger, newest(ledger).id)
+    end(ledger, newest(ledger).id, "failed", reason="The bytes cannot be predicted: no torch.")
+    page = rerun(page)
+    assert "Failed: The bytes cannot be predicted: no torch." in said(page)
     assert not page.button(key="wall.measure").disabled
 
 
-def test_what_cannot_be_written_is_one_line(sweep, monkeypatch):
+def test_what_cannot_be_written_is_one_line(ledger, monkeypatch):
     def full(*_):
-        raise OSError(28, "No space left on device")
+        raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(wall_rows, "start", full)
     page = pressed(opened(**BASE))
-    assert "No space left on device" in said(page)
+    assert "The list of runs cannot be written: database or disk is full." in said(page)
 
 
-def test_half_a_line_and_strange_lines_are_left_out(sweep):
-    wall_rows.start(plan(), "me")
-    until(opened(**BASE), "12 rows in")
-    (path,) = wall_rows.folder(plan()).glob("*.jsonl")
+def test_half_a_line_and_strange_lines_are_left_out(ledger):
+    path = ledger.directory(measured(ledger, plan())) / "metrics.jsonl"
     path.write_text(path.read_text() + '[1]\n{"n": 5}\nnonsense\n{"n": 128, "impl')
     assert len(wall_rows.look(plan()).rows) == 12
 
 
-def test_only_a_few_measurements_of_a_plan_are_kept(sweep):
-    for _ in range(7):
-        wall_rows.start(plan(), "me")
-        while wall_rows.look(plan()).live:
-            time.sleep(0.05)
-    names = sorted(path.stem for path in wall_rows.folder(plan()).glob("*.jsonl"))
-    assert names == ["3", "4", "5", "6", "7"]
-
-
 @pytest.mark.full
-def test_a_real_sweep_through_the_page(sweep, monkeypatch):
-    monkeypatch.setattr(wall_rows, "COMMAND", (sys.executable, "-m", "engine.memory_wall.sweep"))
-    page = until(pressed(opened(to="128", width="64", ways="explicit")), "1 row in", 60)
+def test_a_real_one_through_the_page(ledger):
+    page = pressed(opened(to="128", width="64", ways="explicit"))
+    wait.wait(ledger, [newest(ledger).sweep], lambda runs: None)
+    page = rerun(page)
+    assert "1 row in" in said(page)
     assert cells(page, "tokens")[0]["peak MB"] == f"**{closed_form(128, Setting(d_model=64)) / 2**20:.1f}**"
 
 
@@ -327,7 +407,7 @@ def test_a_real_sweep_through_the_page(sweep, monkeypatch):
 def rows_of_the_chapter(workspace=0):
     """Explicit's rows of the closed form, to the wall of 8 GB."""
     rows = [
-        wall_rows.Row(
+        Row(
             n=row.n,
             implementation="explicit",
             state="done" if row.peak_mb else "out of memory",
@@ -357,7 +437,7 @@ def test_bytes_of_the_chapters_layer_are_the_chapters_to_the_digit(kind, workspa
     assert times[:1] + times[-1:] == ["1.91", "1.91"]
     if kind == "cpu":
         assert _cells_of(tables.exponents_table(choice, found), "memory")[0].display == "1.91"
-    (note,) = parts.row_notes(found, choice.plan)
+    (note,) = sentences.row_notes(found, choice.plan)
     assert "17,036\u00a0MB needed, 8,192 allowed." in note
 
 
@@ -378,13 +458,13 @@ def _cells_of(styler, column):
 
 def test_a_reader_whose_rows_all_fit_is_told_where_the_wall_would_be():
     wanted = Plan(tokens=(128, 256), implementations=("explicit",), budget_bytes=8 * GB)
-    assert parts.first_over(wanted) == 16_384
+    assert sentences.first_over(wanted) == 16_384
 
 
 # Find my wall.
 
 
-def test_the_walls_of_the_cards_are_predicted_when_asked_and_only_then(sweep, cards):
+def test_the_walls_of_the_cards_are_predicted_when_asked_and_only_then(ledger, cards):
     page = opened(mine="10000")
     assert cards == []
     assert {row["explicit"] for row in cells(page, "card")} == {":gray[–]"}
@@ -405,21 +485,29 @@ def test_the_walls_of_the_cards_are_predicted_when_asked_and_only_then(sweep, ca
     assert len(cards) == 2  # kept
 
 
-def test_a_pair_around_the_wall_is_measured_for_real(sweep, cards):
-    page = pressed(opened(**BASE), "find")
-    page = until(pressed(page, "pair"), "Measured: ")
-    assert "Measured: 1,267 are out of memory. :red[Not as predicted.]" in said(page)  # says the stand-in
-    pair = find.pair(find.longest(Setting()), "0.1", Setting(), "cpu")
-    assert (pair.tokens, pair.timed, pair.budget_bytes) == ((1267, 1268), False, int(0.1 * GB))
-    row = wall_rows.Row(n=1267, implementation="explicit", state="done", peak_bytes=90 * 2**20)
-    over = wall_rows.Row(n=1268, implementation="explicit", state="out of memory")
-    words = find.pair_words(pair, wall_rows.Measurement("done", (row, over)))
-    assert "1,268 are out of memory. :green[As predicted.]" in words
+def test_a_pair_around_the_wall_is_measured_for_real(ledger, cards):
+    page = pressed(pressed(opened(**BASE), "find"), "pair")
+    run = newest(ledger)
+    assert (run.spec.plan.tokens, run.spec.plan.timed) == ((1267, 1268), False)
+    assert run.spec.plan.budget_bytes == int(0.1 * GB)
+    assert "Queued, next in turn" in said(page)
+    start(ledger, run.id)
+    assert "Running: 1,267 and 1,268 tokens" in said(rerun(page))
+    fits, over = row(1267, "explicit", peak_bytes=90 * 2**20), row(1268, "explicit", "out of memory")
+    record(ledger, run.id, fits, over)
+    end(ledger, run.id)
+    words = said(rerun(page))
+    assert "Measured: 1,267 tokens fit, with 90.00 MB at the peak, 1,268 are out of memory." in words
+    assert ":green[As predicted.]" in words
+    record(ledger, run.id, replace(fits, state="out of memory"))
+    words = said(rerun(page))
+    assert "Measured: 1,267 are out of memory" in words
+    assert ":red[Not as predicted.]" in words
 
 
-def test_a_prediction_that_fails_is_one_line(sweep, cards, monkeypatch):
+def test_a_prediction_that_fails_is_one_line(ledger, cards, monkeypatch):
     def failing(*_, **__):
-        raise RuntimeError("The bytes cannot be predicted: no torch.")
+        raise Unavailable("The bytes cannot be predicted: no torch.")
 
     monkeypatch.setattr(ask, "predict", failing)
     page = pressed(opened(), "find")
@@ -429,7 +517,7 @@ def test_a_prediction_that_fails_is_one_line(sweep, cards, monkeypatch):
 # The whole model.
 
 
-def test_attentions_share_of_a_model_is_the_ledgers(sweep):
+def test_attentions_share_of_a_model_is_the_ledgers(ledger):
     page = opened(model="small")
     lines = {row["tokens"]: row for row in cells(page, "tokens", 1)}
     assert lines["1,024"]["of kept numbers"] == "50.0 %"
@@ -456,7 +544,7 @@ def test_figures_and_tables_can_be_exported():
     assert find.csv_rows({(8.0, "explicit"): 11_338})[1] == (8.0, "explicit", 11_338)
 
 
-def test_the_page_loads_no_torch(python, sweep):
+def test_the_page_loads_no_torch(python, ledger):
     script = (
         "import sys\n"
         "from engine.system import device\n"

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 from engine.chapter.budget import Budget
 from engine.chapter.experiments import VARIANTS
+from engine.memory_wall.plan import Plan
 from engine.runs import dispatcher as dispatching
 from engine.runs.dispatcher import AlreadyRunning, Dispatcher, verdict
-from engine.runs.spec import RunSpec
+from engine.runs.spec import RunSpec, WallSpec, spec_of
 from engine.runs.store import ACTIVE, ENDED, RESUMABLE, STATES, Store
 from engine.system import files, paths
 
@@ -533,6 +534,82 @@ def test_never_above_capacity_and_everything_ends(store, seed, dispatcher, engin
                     engine.end(store, run.id, state="done", measured={"m": 1.0}, seconds=1.0)
     assert sorted(engine.launched) == list(range(1, 31)), "each once"
     assert {run.state for run in store.runs()} == {"done"}
+
+
+WALL = WallSpec(Plan(tokens=(128, 256)))
+
+
+def submit_wall(store, user="local"):
+    (run,) = store.entries(sweep=store.submit([WALL], user=user))
+    return run.id
+
+
+def test_nothing_starts_beside_an_exclusive_run_and_what_is_under_way_goes_on(store, engine, dispatcher):
+    (before,) = submit(store)
+    dispatcher.tick()
+    first, second = submit_wall(store), submit_wall(store)
+    after, last = submit(store, 2)
+    dispatcher.tick()
+    assert engine.launched == [before, first]
+    engine.end(store, before, state="done")
+    dispatcher.tick()
+    assert engine.launched == [before, first], "though there is a slot"
+    engine.end(store, first, state="done")
+    dispatcher.tick()
+    assert engine.launched == [before, first, second], "two of them queue"
+    engine.end(store, second, state="cancelled")
+    dispatcher.tick()
+    assert engine.launched == [before, first, second, after, last]
+
+
+def test_an_exclusive_run_waits_its_turn_but_for_no_slot(store, engine, dispatcher):
+    mine = submit(store, 5, user="me")
+    dispatcher.tick()
+    assert engine.launched == mine[:2]
+    late = submit_wall(store, user="me")
+    dispatcher.tick()
+    assert engine.launched == mine[:2], "older runs of the same user come first"
+    others = submit_wall(store, user="somebody")
+    dispatcher.tick()
+    assert engine.launched == [*mine[:2], others], "who has none under way is next"
+    engine.end(store, others, state="done")
+    for run_id in mine[:3]:
+        dispatcher.tick()
+        assert store.get(late).state == "queued"
+        engine.end(store, run_id, state="done")
+    dispatcher.tick()
+    assert engine.launched == [*mine[:2], others, *mine[2:], late]
+
+
+def test_the_next_dispatcher_adopts_an_exclusive_run(store, engine):
+    wall = submit_wall(store)
+    with Dispatcher(store, engine) as first:
+        first.tick()
+    submit(store)
+    with Dispatcher(store, engine) as second:
+        second.tick()
+        assert engine.launched == [wall]
+        assert store.get(wall).state == "running"
+
+
+def test_a_measurement_of_the_wall_is_an_entry_and_no_training(store):
+    plan = Plan(tokens=(256, 128), implementations=("fused",), budget_bytes=2**33)
+    asked = WallSpec(plan)
+    assert WallSpec.from_json(asked.to_json()) == spec_of(asked.to_json()) == asked
+    assert json.loads(asked.to_json())["kind"] == "memory-wall"
+    assert "kind" not in json.loads(spec().to_json())
+    assert WALL.digest == "50b7de425ae805f5a246b8d2c0bd5d4a"
+    assert asked.digest != WALL.digest
+    assert (asked.title, asked.steps) == ("fused to 256 tokens, 8 GB", 2)
+    (training,), (wall,) = submit(store), store.entries(sweep=store.submit([asked], user="me"))
+    assert store.get(wall.id) == wall
+    assert (wall.spec, wall.digest, wall.user, wall.state) == (asked, asked.digest, "me", "queued")
+    assert [run.id for run in store.entries()] == [training, wall.id]
+    assert [run.id for run in store.runs()] == [training]
+    assert [run.id for run in store.entries(digests=[asked.digest])] == [wall.id]
+    for wrong in ('{"kind": "other"}', '{"kind": "memory-wall"}', "[]", "7"):
+        with pytest.raises((ValueError, TypeError, KeyError)):
+            spec_of(wrong)
 
 
 def test_fewer_slots_than_adopted_runs_start_nothing_until_there_is_room(store, engine):

@@ -1,7 +1,6 @@
 """Stand-ins for the processes of the memory wall: ``python tests/wall_workers.py MODE ... --json TASK``.
 
-predict, done, full, hang, grow and gone load no torch. bug, memory and stuck are the real worker with another
-layer.
+LIGHT, predict and broken load no torch. bug, memory and stuck are the real worker with another layer.
 """
 
 import json
@@ -13,32 +12,40 @@ from pathlib import Path
 
 def main(mode, task):
     if mode == "predict":
-        for n, implementation in task["rows"]:
-            say({"n": n, "implementation": implementation, "predicted_bytes": 1000 * n})
+        rows = [{"n": n, "implementation": name, "predicted_bytes": 1000 * n} for n, name in task["tasks"]]
+        say({"rows": rows, "longest": []})
+    elif mode == "broken":
+        gone(task)
     elif mode in LIGHT:
         say({"event": "ready"})
         sys.stdin.readline()
-        LIGHT[mode]()
+        LIGHT[mode](task)
     else:
         sys.exit(real(mode))
 
 
-def done():
+def done(_):
     say({"event": "bytes", "peak_bytes": 77, "resident_bytes": None, "backend": None})
     say({"event": "time", "step_ms": 2.0, "spread_ms": 0.5, "repeats": 3})
     say({"event": "end", "state": "done", "reason": None})
 
 
-def full():
+def full(_):
     said = "1,001 bytes of tensors at once, 1,000 allowed"
     say({"event": "end", "state": "out of memory", "reason": said, "needed_bytes": 1001})
 
 
-def hang():
-    time.sleep(60)
+def hang(_):
+    """Until whoever started it is gone."""
+    sys.stdin.read()
 
 
-def grow():
+def last_hangs(task):
+    """All but chunked at 128."""
+    (hang if (task["n"], task["implementation"]) == (128, "chunked") else done)(task)
+
+
+def grow(_):
     """Half a gigabyte a second, touched."""
     held = []
     for _ in range(100):
@@ -47,12 +54,12 @@ def grow():
     time.sleep(60)
 
 
-def gone():
+def gone(_):
     print("torch is broken", file=sys.stderr)
     sys.exit(7)
 
 
-LIGHT = {"done": done, "full": full, "hang": hang, "grow": grow, "gone": gone}
+LIGHT = {"done": done, "full": full, "hang": hang, "grow": grow, "gone": gone, "last-hangs": last_hangs}
 
 
 def real(mode):

@@ -1,9 +1,10 @@
 """The n x n wall: ``python -m engine bench memory``. Imports no torch.
 
 One attention layer, forward without gradients unless asked otherwise, in four implementations, n doubling to
-out of memory or a cap; each n of each in its own process (``engine/probes/memory_wall``). Bytes do not depend
-on the machine. Milliseconds do, and on a CPU they include the system's handing out of fresh pages, which an
-allocator on a card does not pay for; of different machines only ratios can be compared.
+out of memory or a cap; each n of each in its own process (``engine/memory_wall``). It is a run of the store
+like any other: it waits its turn, and none starts beside it. Bytes do not depend on the machine. Milliseconds
+do, and on a CPU they include the system's handing out of fresh pages, which an allocator on a card does not
+pay for; of different machines only ratios can be compared.
 """
 
 import sys
@@ -14,8 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 from engine.benchmarks import count, table
-from engine.memory_wall import ask, sweep
-from engine.memory_wall.plan import Plan, Row, doubling, ratios, shared_words, slope, slopes
+from engine.memory_wall import ask
+from engine.memory_wall.plan import Plan, Row, doubling, last_rows, ratios, shared_words, slope, slopes
 from engine.memory_wall.setting import (
     CARDS_GB,
     CHAPTER,
@@ -26,10 +27,14 @@ from engine.memory_wall.setting import (
     WORKSPACE_BYTES,
     Setting,
     check_implementation,
+    check_range,
 )
+from engine.runs.spec import WallSpec
+from engine.runs.store import Entry, Store
+from engine.runs.wait import shell_user, wait
 from engine.system import device, files, paths
 from engine.system.cores import usable_cores
-from engine.system.errors import InvalidInput
+from engine.system.errors import InvalidInput, Unavailable
 
 QUICK_TOKENS = 4096
 CHECK_TOKENS, CHECK_GB = 16_384, 8
@@ -73,12 +78,15 @@ def bench(
 
     kind: "cpu", "cuda" or "mps"; what this machine has when None.
     gpu_check: instead of all that, hold an NVIDIA card against the chapter, with "checks" in the document.
-    Raises InvalidInput: when an option is out of range; RuntimeError: when torch does not work here.
+    Raises InvalidInput: when an option is out of range; Unavailable: when torch does not work here, or the
+        run was cancelled.
     """
     if gpu_check:
         document = bench(setting=Setting(), to=CHECK_TOKENS, budget_gb=CHECK_GB, kind="cuda")
         return {**document, "checks": checks(document)}
     here = device.describe()
+    if threads is not None:
+        check_range("threads", threads, 1, usable_cores())
     plan = Plan(
         tokens=doubling(to),
         implementations=tuple(implementations),
@@ -90,11 +98,7 @@ def bench(
     if plan.device not in ("cpu", here.kind):
         allowed = " or ".join(dict.fromkeys(("cpu", here.kind)))
         raise InvalidInput(f"device is {plan.device!r}; allowed here: {allowed}.")
-    rows = list[Row]()
-    for row in sweep.measure(plan):
-        _say(row)
-        if row.ended:
-            rows.append(row)
+    rows = measure(plan)
     cards = CARDS_GB if budget_gb is None else tuple(sorted({*CARDS_GB, budget_gb}))
     longest = ask.predict(setting, cards_gb=cards, implementations=implementations).longest
     return {
@@ -108,8 +112,36 @@ def bench(
         "workspace_bytes": plan.workspace_bytes,
         "rows": documented(rows),
         "slopes": slopes(rows),
-        "longest": longest,
+        "longest": [asdict(row) for row in longest],
     }
+
+
+def measure(plan: Plan) -> list[Row]:
+    """The rows of a plan, as a run of the store; how it stands goes to stderr.
+
+    Raises Unavailable: when it does not come to its end; the message is the run's reason.
+    """
+    store, said = Store(), dict[str, None]()
+
+    def rows_of(run: Entry) -> tuple[Row, ...]:
+        return last_rows(files.records(store.directory(run.id)))
+
+    def say(runs: Sequence[Entry]) -> None:
+        for run in runs:
+            lines = [_line(row) for row in rows_of(run)]
+            if run.state == "queued" and (before := store.queue_position(run.id)):
+                lines = [f"queued, {count(before, 'run')} before it"]
+            for line in lines:
+                if line not in said:
+                    said[line] = None
+                    print(line, file=sys.stderr, flush=True)
+
+    (run,) = wait(store, [store.submit([WallSpec(plan)], user=shell_user())], say)
+    if run.state != "done":
+        raise Unavailable(
+            run.reason if run.state == "failed" else f"run #{run.id} was {run.state}: {run.reason}."
+        )
+    return [row for row in rows_of(run) if row.ended]
 
 
 @lru_cache(maxsize=1)  # a page asks at every tick
@@ -215,10 +247,8 @@ def _mb(size: int | None) -> float | None:
     return None if size is None else size / MB
 
 
-def _say(row: Row) -> None:
-    if row.state in ("waiting", "running"):
-        reason = f": {row.reason}" if row.reason else ""
-        print(f"{row.state}, {row.implementation}, {count(row.n, 'token')}{reason}", file=sys.stderr)
+def _line(row: Row) -> str:
+    return f"running, {row.implementation}, {count(row.n, 'token')}"
 
 
 def checks(document: dict[str, Any]) -> list[dict[str, Any]]:

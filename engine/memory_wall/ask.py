@@ -3,24 +3,50 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from engine.memory_wall.plan import Task
 from engine.memory_wall.setting import Setting
 from engine.system import paths
+from engine.system.errors import Unavailable
 
 MODULE = "engine.memory_wall.predict"
 
-Task = tuple[int, str]  # n and the implementation
+
+@dataclass(frozen=True)
+class Predicted:
+    """Peak bytes of one n of one implementation, the workspace not included."""
+
+    n: int
+    implementation: str
+    predicted_bytes: int
+
+
+@dataclass(frozen=True)
+class Longest:
+    """The largest n that fits a card of so many GB (2^30 bytes); 0 when none does."""
+
+    card_gb: float
+    implementation: str
+    n: int
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """bytes: by task, the workspace not included; longest: rows of "card_gb", "implementation" and "n"."""
+    """What was asked for: bytes of tasks, and the longest n on cards."""
 
-    bytes: dict[Task, int]
-    longest: list[dict[str, Any]]
+    rows: tuple[Predicted, ...] = ()
+    longest: tuple[Longest, ...] = ()
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> "Predictions":
+        """From ``asdict``, perhaps through JSON."""
+        return cls(
+            tuple(Predicted(**row) for row in written["rows"]),
+            tuple(Longest(**row) for row in written["longest"]),
+        )
 
 
 def predict(
@@ -31,23 +57,16 @@ def predict(
     cards_gb: Sequence[float] = (),
     implementations: Sequence[str] = (),
 ) -> Predictions:
-    """Bytes of each task, and the longest n of these implementations on cards of so many GB (2^30 bytes).
+    """``predict.predictions``, in a process of its own: 2 s for torch to load beside what it takes.
 
-    Takes 2 s for torch to load, then about 15 ms a task and up to a second a card.
-    Raises RuntimeError: when it cannot be predicted; the message is the process's last line.
+    Raises Unavailable: when it cannot be predicted; the message is the process's last line.
     """
     command = predict_command(setting, tasks, device, cards_gb, implementations)
-    asked = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
-    if asked.returncode:
-        said = (asked.stderr.strip().splitlines() or ["torch does not start"])[-1]
-        raise RuntimeError(f"The bytes cannot be predicted: {said.rstrip('.')}.")
-    found, longest = dict[Task, int](), list[dict[str, Any]]()
-    for line in map(json.loads, asked.stdout.splitlines()):
-        if "longest" in line:
-            longest = line["longest"]
-        else:
-            found[line["n"], line["implementation"]] = line["predicted_bytes"]
-    return Predictions(found, longest)
+    ended = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        last = (ended.stderr.strip().splitlines() or ["torch does not start"])[-1]
+        raise Unavailable(f"The bytes cannot be predicted: {last.rstrip('.')}.")
+    return Predictions.from_dict(json.loads(ended.stdout))
 
 
 def predict_command(
@@ -57,10 +76,10 @@ def predict_command(
     cards_gb: Sequence[float] = (),
     implementations: Sequence[str] = (),
 ) -> list[str]:
-    """What to start; it prints a line of JSON a task."""
+    """What to start; it prints ``Predictions`` as one line of JSON."""
     request = {
         "setting": asdict(setting),
-        "rows": tasks,
+        "tasks": tasks,
         "device": device,
         "cards_gb": cards_gb,
         "implementations": implementations,

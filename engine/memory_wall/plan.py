@@ -1,12 +1,15 @@
 """What to measure of the n x n wall, and the rows that come of it. Imports no torch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from math import log2
+from typing import Any
 
 from engine.memory_wall.setting import (
     DEVICES,
     FIRST_TOKENS,
+    GB,
     IMPLEMENTATIONS,
     MAX_TOKENS,
     WORKSPACE_BYTES,
@@ -15,10 +18,12 @@ from engine.memory_wall.setting import (
     check_range,
 )
 from engine.memory_wall.verdict import ENDED, State
-from engine.system.cores import usable_cores
 from engine.system.errors import InvalidInput
 
+Task = tuple[int, str]  # n and the implementation
+
 MIN_BUDGET_BYTES = 2**20 + WORKSPACE_BYTES
+MAX_THREADS = 1024  # a plan may be read on another machine than it was measured on
 SLOPE_ROWS = 4
 
 
@@ -51,11 +56,36 @@ class Plan:
         if self.device not in DEVICES:
             raise InvalidInput(f"device is {self.device!r}; allowed: {', '.join(DEVICES)}.")
         if self.threads is not None:
-            check_range("threads", self.threads, 1, usable_cores())
+            check_range("threads", self.threads, 1, MAX_THREADS)
         if self.budget_bytes is not None and self.budget_bytes < MIN_BUDGET_BYTES:
             raise InvalidInput(
                 f"the budget is {self.budget_bytes:,} bytes; allowed: at least {MIN_BUDGET_BYTES:,}."
             )
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> "Plan":
+        """From ``asdict``, perhaps through JSON. Raises InvalidInput, TypeError: when it is no plan."""
+        read = {**written, "setting": Setting(**written.get("setting", {}))}
+        for name in {"tokens", "implementations"} & read.keys():
+            read[name] = tuple(read[name])
+        return cls(**read)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Every row that may come, smallest n first."""
+        names = tuple(dict.fromkeys(self.implementations))
+        return tuple((n, name) for n in sorted(set(self.tokens)) for name in names)
+
+    @property
+    def title(self) -> str:
+        """What is measured, in a few words: "explicit, fused to 4,096 tokens, 8 GB"."""
+        budget = "" if self.budget_bytes is None else f", {self.budget_bytes / GB:g} GB"
+        names = (
+            "all four"
+            if set(self.implementations) == set(IMPLEMENTATIONS)
+            else ", ".join(self.implementations)
+        )
+        return f"{names} to {max(self.tokens, default=0):,} tokens{budget}"
 
     @property
     def workspace_bytes(self) -> int:
@@ -67,7 +97,7 @@ class Plan:
 class Row:
     """One n of one implementation.
 
-    state: "waiting" for the device, "running", then one of ``verdict.ENDED``; reason: a sentence with it.
+    state: "running", then one of ``verdict.ENDED``; reason: a sentence with it.
     peak_bytes: measured; predicted_bytes: by fake tensors, whether it fitted or not; closed_form_bytes: of
     explicit forward only. On CUDA all three include cuBLAS's workspace. needed_bytes: alive at the allocation
     that was refused. resident_bytes: growth of the worker's largest resident memory. step_ms: median of
@@ -93,6 +123,27 @@ class Row:
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def measured(self) -> bool:
+        """Whether it holds: measuring it again would say the same."""
+        return self.state in ("done", "out of memory")
+
+
+_FIELDS = frozenset(one.name for one in fields(Row))
+
+
+def last_rows(records: Iterable[Any]) -> tuple[Row, ...]:
+    """The last word on each n of each implementation, in the order of measuring.
+
+    records: fields of rows, with others beside; what is no row is left out.
+    """
+    found: dict[Task, Row] = {}
+    for record in records:
+        with suppress(TypeError, AttributeError):
+            row = Row(**{name: value for name, value in record.items() if name in _FIELDS})
+            found[row.n, row.implementation] = row
+    return tuple(found.values())
 
 
 def shared_words(runs_beside: int) -> str:

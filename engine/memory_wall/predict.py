@@ -8,15 +8,17 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from engine.memory_wall.ask import Longest, Predicted, Predictions
 from engine.memory_wall.attention import draw, step
 from engine.memory_wall.live_bytes import LiveBytes
+from engine.memory_wall.plan import Task
 from engine.memory_wall.setting import (
-    CARDS_GB,
     GB,
     MAX_TOKENS,
     WORKSPACE_BYTES,
@@ -104,45 +106,44 @@ def largest(over: Callable[[int], float], high: int) -> int:
     return low
 
 
-def longest_on_cards(
-    implementations: Sequence[str],
+def predictions(
     setting: Setting = _CHAPTER,
-    cards_gb: Sequence[float] = CARDS_GB,
+    tasks: Sequence[Task] = (),
     device: str = "cpu",
-) -> list[dict[str, float | str]]:
-    """``longest`` for cards of so many GB (2^30 bytes each): rows of card_gb, implementation and n."""
-    return [
-        {"card_gb": card, "implementation": name, "n": longest(int(card * GB), name, setting, device=device)}
-        for card in cards_gb
-        for name in implementations
-    ]
+    cards_gb: Sequence[float] = (),
+    implementations: Sequence[str] = (),
+) -> Predictions:
+    """Bytes of each task, and the longest n of these implementations on cards of so many GB (2^30 bytes).
+
+    About 15 ms a task, and up to a second a card.
+    Raises InvalidInput, OverflowError: as ``predicted_bytes`` and ``longest``.
+    """
+    return Predictions(
+        tuple(Predicted(n, name, predicted_bytes(n, name, setting, device)) for n, name in tasks),
+        tuple(
+            Longest(card, name, longest(int(card * GB), name, setting, device=device))
+            for card in cards_gb
+            for name in implementations
+        ),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Prints a line a row, then one with the longest n of each card. Returns the exit code.
+    """The command line. Prints ``Predictions`` as a line of JSON. Returns the exit code.
 
-    REQUEST: an object with "setting" (of ``Setting``), "rows" (pairs of n and implementation), and, where
-    they are asked for, "device", "cards_gb" and "implementations" for the cards.
+    REQUEST: an object with the arguments of ``predictions``.
     """
     parser = argparse.ArgumentParser(prog="python -m engine.memory_wall.predict")
     parser.add_argument("--json", required=True, metavar="REQUEST", help="one JSON object; see the docstring")
     torch.set_num_threads(1)
     try:
         request = json.loads(parser.parse_args(arguments).json)
-        setting, device = Setting(**request["setting"]), request.get("device", "cpu")
-        for n, implementation in request["rows"]:
-            found = predicted_bytes(n, implementation, setting, device)
-            _say({"n": n, "implementation": implementation, "predicted_bytes": found})
-        if cards := request.get("cards_gb"):
-            _say({"longest": longest_on_cards(request["implementations"], setting, cards, device)})
+        found = predictions(**{**request, "setting": Setting(**request["setting"])})
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         print(error, file=sys.stderr)
         return 2
+    print(json.dumps(asdict(found)), flush=True)
     return 0
-
-
-def _say(line: dict[str, object]) -> None:
-    print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

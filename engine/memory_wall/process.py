@@ -15,6 +15,7 @@ from engine.memory_wall.setting import WORKSPACE_CONFIG
 from engine.memory_wall.verdict import End, end_of
 from engine.system import paths
 from engine.system.processes import (
+    MALLOC,
     MEMORY_SHARE,
     TreeMemory,
     gigabytes,
@@ -44,7 +45,8 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, **ENVIRONMENT},
+                # Fetching fresh memory is part of what is timed: not what makes a trainer keep its pages.
+                env={**{k: v for k, v in os.environ.items() if k not in MALLOC}, **ENVIRONMENT},
             )
         self._read = 0
         self._lines: list[dict[str, Any]] = []

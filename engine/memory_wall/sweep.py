@@ -1,38 +1,24 @@
-"""Rows of the n x n wall as they come: each n of each implementation in its own process. Imports no torch.
+"""Rows of the n x n wall as they come: each n of each implementation in its own process. Imports no torch."""
 
-``python -m engine.memory_wall.sweep --json PLAN`` prints each row as a line of JSON, for whoever reads
-along; it ends when its stdin closes, and with ``--stop FILE`` also once that file exists.
-"""
-
-import argparse
 import json
-import os
-import sqlite3
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from engine.memory_wall.ask import Task, predict_command
-from engine.memory_wall.plan import Plan, Row
-from engine.memory_wall.process import POLL_SECONDS, Guard, Stop, Worker, loading
+from engine.memory_wall.ask import Predictions, predict_command
+from engine.memory_wall.plan import Plan, Row, Task
+from engine.memory_wall.process import Guard, Stop, Worker, loading
 from engine.memory_wall.setting import WORKSPACE_BYTES, Setting, closed_form
-from engine.runs.local import device_lock_path
-from engine.runs.store import ACTIVE, open_store
-from engine.system import paths
 from engine.system.cores import usable_cores
+from engine.system.errors import Unavailable
 
-MODULE = "engine.memory_wall"
 LOADED_AT_ONCE = 4  # workers that load together, as far as there are cores, before any of them measures
 SURE_SHARE = 0.9  # a layer predicted to need less than this of what is allowed needs no leave beforehand
 GUARD_BYTES = 2**30  # above a budget: torch itself, and what kernels take while they run
 CANCELLED = "It was cancelled."
+WORKER = (sys.executable, "-m", "engine.memory_wall.worker")
 
 Predictor = Callable[[Setting, Sequence[Task], str], list[str]]
 
@@ -42,54 +28,41 @@ def never() -> bool:
     return False
 
 
+def alone() -> int:
+    """For whoever trains nothing beside."""
+    return 0
+
+
 def measure(
     plan: Plan,
+    folder: Path,
     stop: Stop = never,
     *,
+    known: Collection[Row] = (),
+    runs_beside: Callable[[], int] = alone,
     guard: Guard | None = None,
-    worker: Sequence[str] = (sys.executable, "-m", f"{MODULE}.worker"),
+    worker: Sequence[str] = WORKER,
     predictor: Predictor = predict_command,
 ) -> Iterator[Row]:
     """Measure, smallest n first. Each row comes as "running", then as it ended.
 
-    A row "waiting" comes first where another has the device. An implementation that is out of memory is not
-    measured at a larger n. ``stop()`` is asked 50 times a second; once it says so, all processes are ended
-    and a row "cancelled" is the last. Closing the generator ends them too.
+    An implementation that is out of memory is not measured at a larger n. ``stop()`` is asked 50 times a
+    second; once it says so, all processes are ended and a row "cancelled" is the last. Closing the generator
+    ends them too. That nothing else is started beside is for the caller to see to.
 
+    folder: for what the processes write; known: rows that are measured already, and do not come again.
+    runs_beside: trainings under way on this machine, asked once a row.
     guard, worker, predictor: a test hands in its own.
-    Raises RuntimeError: when the bytes cannot be predicted, that is, torch does not work here.
+    Raises Unavailable: when the bytes cannot be predicted, that is, torch does not work here.
     """
-    tasks = [(n, name) for n in sorted(set(plan.tokens)) for name in dict.fromkeys(plan.implementations)]
+    over = {(row.n, row.implementation) for row in known}
+    beyond = {row.implementation for row in known if row.state == "out of memory"}
+    tasks = [task for task in plan.tasks if task not in over and task[1] not in beyond]
     if not tasks:
         return
-    first = Row(n=tasks[0][0], implementation=tasks[0][1], state="waiting")
-    paths.DATA.mkdir(parents=True, exist_ok=True)
-    # It waits a moment: a dispatcher that looks whether someone has the device takes it for as long.
-    lock = FileLock(device_lock_path(), timeout=POLL_SECONDS, thread_local=False)
-    try:
-        if not _taken(lock):
-            yield replace(first, reason="Another measurement has the device.")
-            while not _taken(lock):
-                if stop():
-                    yield replace(first, state="cancelled", reason=CANCELLED)
-                    return
-        with TemporaryDirectory(prefix="memory-wall-") as folder:
-            yield from _Sweep(plan, stop, guard or _guard(plan), worker, predictor, Path(folder)).rows(tasks)
-    finally:
-        lock.release()
-
-
-def runs_under_way() -> int:
-    """Trainings that have a place on this machine, or are about to."""
-    with suppress(sqlite3.Error, OSError):
-        return len(open_store().runs(states=ACTIVE))
-    return 0
-
-
-def _taken(lock: FileLock) -> bool:
-    with suppress(Timeout):
-        lock.acquire()
-    return lock.is_locked
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep = _Sweep(plan, folder, stop, runs_beside, guard or _guard(plan), worker)
+    yield from sweep.rows(tasks, Worker(predictor(plan.setting, tasks, plan.device), folder, "predict"))
 
 
 def _guard(plan: Plan) -> Guard:
@@ -101,17 +74,21 @@ def _guard(plan: Plan) -> Guard:
 
 class _Sweep:
     def __init__(
-        self, plan: Plan, stop: Stop, guard: Guard, worker: Sequence[str], predictor: Predictor, folder: Path
+        self,
+        plan: Plan,
+        folder: Path,
+        stop: Stop,
+        runs_beside: Callable[[], int],
+        guard: Guard,
+        worker: Sequence[str],
     ) -> None:
-        self._plan, self._stop, self._guard, self._folder = plan, stop, guard, folder
-        self._command, self._predictor = worker, predictor
+        self._plan, self._folder, self._stop, self._guard = plan, folder, stop, guard
+        self._runs_beside, self._command = runs_beside, worker
         self._workers: dict[Task, Worker] = {}
         self._predicted: dict[Task, int] = {}
 
-    def rows(self, tasks: Sequence[Task]) -> Iterator[Row]:
+    def rows(self, tasks: Sequence[Task], predictor: Worker) -> Iterator[Row]:
         beyond = set[str]()
-        plan = self._plan
-        predictor = Worker(self._predictor(plan.setting, tasks, plan.device), self._folder, "predict")
         try:
             for index, task in enumerate(tasks):
                 n, name = task
@@ -160,11 +137,11 @@ class _Sweep:
         if self._predicted:
             return
         for line in predictor.lines():
-            if "predicted_bytes" in line:
-                predicted = line["predicted_bytes"] + self._plan.workspace_bytes
-                self._predicted[line["n"], line["implementation"]] = predicted
+            for row in Predictions.from_dict(line).rows:
+                self._predicted[row.n, row.implementation] = row.predicted_bytes + self._plan.workspace_bytes
         if len(self._predicted) < count:
-            raise RuntimeError(f"The bytes cannot be predicted: {predictor.last_words() or 'it was killed'}.")
+            why = predictor.last_words() or "the process was killed"
+            raise Unavailable(f"The bytes cannot be predicted: {why.rstrip('.')}.")
 
     def _closed(self, task: Task) -> int | None:
         n, name = task
@@ -178,7 +155,7 @@ class _Sweep:
             allowed, whose = self._allowed()
             sure = allowed is not None and self._predicted[task] < SURE_SHARE * allowed
             limits = {"allowed_bytes": allowed, "beforehand": not sure}
-            beside = runs_under_way()  # none starts while the device is taken, so there are no more later
+            beside = self._runs_beside()
             end = worker.work(limits, self._stop, self._guard)
         finally:
             worker.end()
@@ -199,54 +176,3 @@ class _Sweep:
         if budget is not None and budget - WORKSPACE_BYTES <= room:
             return budget - WORKSPACE_BYTES, "the budget allows"
         return room, "this machine can give now and stay usable"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code: 0 all rows are there, 1 torch does not work, 2 a wrong plan.
-
-    PLAN: an object with the fields of ``Plan``.
-    """
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}.sweep")
-    parser.add_argument("--json", required=True, metavar="PLAN", help="one JSON object; see the docstring")
-    parser.add_argument("--stop", type=Path, metavar="FILE", help="cancel once there is such a file")
-    options = parser.parse_args(arguments)
-    try:
-        plan = plan_of(json.loads(options.json))
-    except (ValueError, TypeError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    gone = threading.Event()
-    threading.Thread(target=_watch_stdin, args=(gone,), daemon=True).start()
-
-    def stop() -> bool:
-        return gone.is_set() or (options.stop is not None and options.stop.exists())
-
-    try:
-        for row in measure(plan, stop):
-            print(json.dumps(asdict(row)), flush=True)
-    except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
-def plan_of(written: dict[str, Any]) -> Plan:
-    """A plan from JSON.
-
-    Raises ValueError, TypeError: when a field is unknown, missing or out of range.
-    """
-    fields = {**written, "setting": Setting(**written.get("setting", {}))}
-    for key in {"tokens", "implementations"} & fields.keys():
-        fields[key] = tuple(fields[key])
-    return Plan(**fields)
-
-
-def _watch_stdin(gone: threading.Event) -> None:
-    with suppress(OSError):
-        while os.read(0, 1):
-            pass
-    gone.set()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-State = Literal["waiting", "running", "done", "out of memory", "failed", "cancelled"]
+State = Literal["running", "done", "out of memory", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "out of memory", "failed", "cancelled")
 
 # Of torch's RuntimeErrors: on a CPU under Linux and Windows, on Apple, in CUDA and its libraries.

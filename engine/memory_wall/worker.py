@@ -27,6 +27,7 @@ from engine.memory_wall.live_bytes import OutOfMemory
 from engine.memory_wall.meters import Measurement, measure_bytes, measure_time
 from engine.memory_wall.setting import DEVICES, Setting, check_implementation, check_range
 from engine.memory_wall.verdict import first_line, is_out_of_memory
+from engine.system.errors import InvalidInput
 
 LONGEST_LINE = 65_536
 
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         check_range("n", measurement.n, 1, 2**31)
         if measurement.device not in DEVICES:
-            raise ValueError(f"device is {measurement.device!r}; allowed: {', '.join(DEVICES)}.")
+            raise InvalidInput(f"device is {measurement.device!r}; allowed: {', '.join(DEVICES)}.")
         torch.set_num_threads(int(task["threads"]))
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
         print(first_line(error), file=sys.stderr)

@@ -9,13 +9,14 @@ import sqlite3
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from engine.runs.local import Engine, LocalEngine
-from engine.runs.store import ACTIVE, Run, State, Store
+from engine.runs.store import ACTIVE, Entry, State, Store
 from engine.system import files, paths
 from engine.system.files import plain_os_error
 
@@ -66,38 +67,36 @@ class Dispatcher:
 
     def _record_and_start(self) -> None:
         active = []
-        for run in self.store.runs(states=ACTIVE):
+        for run in self.store.entries(states=ACTIVE):
             if self._still_active(run):
                 active.append(run)
-        capacity = self.engine.capacity()
-        free = sorted(set(range(capacity)) - {run.slot for run in active})
-        # Fewer slots than before may be open while more runs than that are still at work.
-        free = free[: max(0, capacity - len(active))]
-        if not free:
-            return
-        queued = self.store.runs(states=("queued",))
-        busy = Counter(run.user for run in active)
-        served = self.store.last_started()  # of two with as many runs, who waited longer goes first
-        for slot in free:
-            if not queued:
-                return
+        queued = self.store.entries(states=("queued",))
+        served = self.store.last_started() if queued else {}
+        # Nothing starts beside an exclusive run, which itself waits for no slot: those under way may last
+        # for hours.
+        while queued and not any(run.spec.exclusive for run in active):
+            busy = Counter(run.user for run in active)
+            # Of two with as many runs, who waited longer goes first.
             run = min(queued, key=lambda run: (busy[run.user], served.get(run.user, 0.0), run.id))
+            if len(active) >= self.engine.capacity() and not run.spec.exclusive:
+                return
             queued.remove(run)
+            slot = min(set(range(len(active) + 1)) - {run.slot for run in active})
             if self._start(run, slot):
-                busy[run.user] += 1
+                active.append(replace(run, slot=slot))
                 served[run.user] = time.time()
 
     def stop_runs(self, timeout: float = 4.0) -> None:
         """Ask every active run to save and end, and record that they did."""
-        for run in self.store.runs(states=ACTIVE):
+        for run in self.store.entries(states=ACTIVE):
             files.request_stop(self.store.directory(run.id), run.attempt, "stop")
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if not [run for run in self.store.runs(states=ACTIVE) if self._still_active(run)]:
+            if not [run for run in self.store.entries(states=ACTIVE) if self._still_active(run)]:
                 return
             time.sleep(0.05)
 
-    def _still_active(self, run: Run) -> bool:
+    def _still_active(self, run: Entry) -> bool:
         directory = self.store.directory(run.id)
         if self.engine.alive(run, directory):
             if run.state == "starting" and (directory / f"pid.{run.attempt}.json").exists():
@@ -107,7 +106,7 @@ class Dispatcher:
         self.store.advance(run.id, run.state, state, ended=time.time(), **changes)
         return False
 
-    def _start(self, run: Run, slot: int) -> bool:
+    def _start(self, run: Entry, slot: int) -> bool:
         started = {"slot": slot, "started": time.time()}
         if not self.store.advance(run.id, "queued", "starting", **started):
             return False  # cancelled between reading and writing

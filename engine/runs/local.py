@@ -12,12 +12,13 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from engine.runs.nursery import TRAINER, Nursery, Supervisor
-from engine.runs.store import Run
+from engine.runs.store import Entry
 from engine.system import paths
 from engine.system.cores import default_slots, usable_cores
 from engine.system.processes import DETACHED
 
 ADOPTION_SECONDS = 10.0
+UNLIMITED = 2**62  # bytes
 
 
 class Engine(Protocol):
@@ -26,10 +27,10 @@ class Engine(Protocol):
     def capacity(self) -> int:
         """How many runs may be active at once."""
 
-    def launch(self, run: Run, directory: Path, slot: int) -> None:
+    def launch(self, run: Entry, directory: Path, slot: int) -> None:
         """Start the run's attempt. Raises OSError: when no process can be made."""
 
-    def alive(self, run: Run, directory: Path) -> bool:
+    def alive(self, run: Entry, directory: Path) -> bool:
         """Whether the run's attempt is still being carried out."""
 
     def close(self) -> None:
@@ -60,18 +61,18 @@ class LocalEngine:
         self._first_seen: dict[tuple[int, int], float] = {}
 
     def capacity(self) -> int:
-        """As given; none while a measurement has the device for itself, or the first nursery warms up."""
-        if _locked(device_lock_path()):
-            return 0
+        """As given; none while the first nursery warms up."""
         return 0 if self._nursery and self._nursery.warms_up(self._environment()) else self._slots
 
-    def launch(self, run: Run, directory: Path, slot: int) -> None:  # noqa: ARG002 - slots are alike here
-        environment, supervisor = self._environment(), None
-        if self._nursery:
-            supervisor = self._nursery.launch(environment, directory, run.attempt, self._memory_bytes)
+    def launch(self, run: Entry, directory: Path, slot: int) -> None:  # noqa: ARG002 - slots are alike here
+        environment, memory_bytes, supervisor = self._environment(), self._memory_bytes, None
+        if run.spec.exclusive:  # it has all cores, and watches its memory itself: more is its result
+            environment, memory_bytes = self._environment(sharing=1), UNLIMITED
+        elif self._nursery:
+            supervisor = self._nursery.launch(environment, directory, run.attempt, memory_bytes)
         command = [sys.executable, "-m", "engine.runs.supervise", str(directory), str(run.attempt)]
         self._started[run.id, run.attempt] = supervisor or subprocess.Popen(
-            [*command, str(self._memory_bytes), json.dumps(self._trainer)],
+            [*command, str(memory_bytes), json.dumps(self._trainer)],
             cwd=paths.ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -80,7 +81,7 @@ class LocalEngine:
             **DETACHED,
         )
 
-    def alive(self, run: Run, directory: Path) -> bool:
+    def alive(self, run: Entry, directory: Path) -> bool:
         key = (run.id, run.attempt)
         supervisor = self._started.get(key)
         if supervisor is not None and supervisor.poll() is None:
@@ -100,17 +101,10 @@ class LocalEngine:
         if self._nursery:
             self._nursery.close()
 
-    def _environment(self) -> dict[str, str]:
-        threads = str(max(1, usable_cores() // self._slots))
+    def _environment(self, sharing: int = 0) -> dict[str, str]:
+        """Of a run's processes. sharing: how many runs share the cores; by default one a slot."""
+        threads = str(max(1, usable_cores() // (sharing or self._slots)))
         return {**os.environ, "OMP_NUM_THREADS": threads, "ATTENTION_LAB_HOME": str(paths.HOME)}
-
-
-def device_lock_path() -> Path:
-    """The lock of whoever measures this machine's memory or time: one at a time, and no run starts beside.
-
-    (Runs that are under way go on: they may last for hours.)
-    """
-    return paths.DATA / "device.lock"
 
 
 def _locked(path: Path) -> bool:

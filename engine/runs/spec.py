@@ -1,12 +1,13 @@
-"""What a run is asked to do, as a value that survives JSON. Imports no torch."""
+"""What a run is asked to do, as a value that survives JSON: train, or measure the wall. Imports no torch."""
 
 import hashlib
 import json
 import re
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
 
 from engine.chapter.budget import Budget
+from engine.memory_wall.plan import Plan
 from engine.models.config import ModelConfig
 from engine.system.errors import InvalidInput
 
@@ -22,6 +23,8 @@ class RunSpec:
 
     Raises InvalidInput: when start_from is neither.
     """
+
+    exclusive: ClassVar[bool] = False
 
     experiment: str
     variant: str
@@ -39,6 +42,16 @@ class RunSpec:
                 f"start_from is {self.start_from!r}; allowed: a run's number and digest, as in 17:0123…, or "
                 f"nothing."
             )
+
+    @property
+    def title(self) -> str:
+        """Which run it is among those of its experiment."""
+        return f"{self.variant}, seed {self.seed}"
+
+    @property
+    def steps(self) -> int:
+        """How many steps it takes."""
+        return self.budget.steps
 
     @property
     def start_run(self) -> int | None:
@@ -81,6 +94,56 @@ class RunSpec:
         fields = json.loads(text)
         config = ModelConfig.from_dict(fields.pop("config"))
         return cls(config=config, budget=Budget(**fields.pop("budget")), **fields)
+
+
+@dataclass(frozen=True)
+class WallSpec:
+    """One measurement of the memory wall: no other run starts while it is carried out."""
+
+    kind: ClassVar[str] = "memory-wall"
+    experiment: ClassVar[str] = "memory-wall"
+    exclusive: ClassVar[bool] = True
+
+    plan: Plan
+
+    @property
+    def title(self) -> str:
+        """What is measured, in a few words."""
+        return self.plan.title
+
+    @property
+    def steps(self) -> int:
+        """How many rows there are at most: an implementation that is out of memory goes no further."""
+        return len(self.plan.tasks)
+
+    @property
+    def digest(self) -> str:
+        """Names the rows: equal digests are repeats of one measurement."""
+        return digest({"kind": self.kind, "plan": asdict(self.plan)})
+
+    def to_json(self) -> str:
+        """One line of JSON; ``from_json`` is its inverse."""
+        return json.dumps({"kind": self.kind, "plan": asdict(self.plan)}, sort_keys=True, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "WallSpec":
+        """Raises InvalidInput, TypeError or KeyError: when the text is no measurement's."""
+        fields = json.loads(text)
+        if fields["kind"] != cls.kind:
+            raise InvalidInput(f"kind is {fields['kind']!r}; allowed: {cls.kind}.")
+        return cls(Plan.from_dict(fields["plan"]))
+
+
+Spec = RunSpec | WallSpec
+
+
+def spec_of(text: str) -> Spec:
+    """What a run was asked, from its JSON; that of a training names no kind.
+
+    Raises InvalidInput, TypeError or KeyError: when the text is no run's.
+    """
+    read = WallSpec if "kind" in json.loads(text) else RunSpec
+    return read.from_json(text)
 
 
 def digest(value: Any) -> str:

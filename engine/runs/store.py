@@ -1,5 +1,7 @@
 """The ledger of all runs: one SQLite file, read and written by pages, command line and dispatcher.
 
+Most runs train (``Run``); what measures the memory wall is one too, so the ledger has entries of every kind.
+
 A run's state changes only by compare-and-set, so of two writers one always learns that it was late.
 Imports no torch.
 """
@@ -15,11 +17,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeGuard, TypeVar, get_args
 
 from filelock import FileLock
 
-from engine.runs.spec import RunSpec
+from engine.runs.spec import RunSpec, Spec, spec_of
 from engine.system import files, paths
 from engine.system.numbers import whole_number
 
@@ -66,8 +68,11 @@ def _shared(root: Path) -> "Store":
     return Store(root)
 
 
+AnySpec = TypeVar("AnySpec", bound=Spec, covariant=True)
+
+
 @dataclass(frozen=True)
-class Run:
+class LedgerRow(Generic[AnySpec]):
     """One row, as it stood when read.
 
     sweep: shared by all runs that one click or command started.
@@ -81,7 +86,7 @@ class Run:
     id: int
     sweep: str
     user: str
-    spec: RunSpec
+    spec: AnySpec
     digest: str
     state: State
     reason: str
@@ -93,6 +98,15 @@ class Run:
     seconds: float | None
     measured: dict[str, float | None]
     environment: dict[str, Any]
+
+
+Run: TypeAlias = LedgerRow[RunSpec]
+Entry: TypeAlias = LedgerRow[Spec]
+
+
+def trains(entry: Entry) -> TypeGuard[Run]:
+    """Whether it is a training."""
+    return isinstance(entry.spec, RunSpec)
 
 
 class Store:
@@ -129,7 +143,7 @@ class Store:
         """Where a run's files lie; it may not exist yet."""
         return self.root / str(run_id)
 
-    def submit(self, specs: Iterable[RunSpec], user: str = "local", sweep: str | None = None) -> str:
+    def submit(self, specs: Iterable[Spec], user: str = "local", sweep: str | None = None) -> str:
         """Queue runs as one sweep. Returns the sweep's token."""
         sweep = sweep or secrets.token_hex(4)
         now = time.time()
@@ -140,7 +154,7 @@ class Store:
             )
         return sweep
 
-    def get(self, run_id: int) -> Run | None:
+    def get(self, run_id: int) -> Entry | None:
         """One run, or None when there is no such id."""
         return next(iter(self._select("id = ?", (run_id,))), None)
 
@@ -151,7 +165,17 @@ class Store:
         states: Sequence[State] | None = None,
         digests: Sequence[str] | None = None,
     ) -> list[Run]:
-        """Runs that match every argument given, oldest first."""
+        """Trainings that match every argument given, oldest first."""
+        return list(filter(trains, self.entries(sweep=sweep, states=states, digests=digests)))
+
+    def entries(
+        self,
+        *,
+        sweep: str | None = None,
+        states: Sequence[State] | None = None,
+        digests: Sequence[str] | None = None,
+    ) -> list[Entry]:
+        """Runs of every kind that match every argument given, oldest first."""
         where, values = ["1"], list[Any]()
         if sweep is not None:
             where.append("sweep = ?")
@@ -221,7 +245,7 @@ class Store:
             ).fetchone()
             return int(row[0])
 
-    def _select(self, where: str, values: Sequence[Any]) -> list[Run]:
+    def _select(self, where: str, values: Sequence[Any]) -> list[Entry]:
         with self._connect() as db:
             rows = db.execute(f"SELECT * FROM runs WHERE {where} ORDER BY id", tuple(values)).fetchall()
         return [run for row in rows if (run := _run(row)) is not None]
@@ -237,13 +261,16 @@ class Store:
         self._db.close()
 
 
-def _run(row: sqlite3.Row) -> Run | None:
+_spec = lru_cache(maxsize=4096)(spec_of)  # the dispatcher reads what waits ten times a second
+
+
+def _run(row: sqlite3.Row) -> Entry | None:
     """The run of a row; None when another version of the lab wrote what this one does not know."""
     fields = dict(row)
     try:
         for column in ("measured", "environment"):
             fields[column] = json.loads(fields[column])
-        fields["spec"] = RunSpec.from_json(fields["spec"])
-        return Run(**fields)
+        fields["spec"] = _spec(fields["spec"])
+        return LedgerRow(**fields)
     except (ValueError, TypeError, KeyError):
         return None

@@ -1,4 +1,4 @@
-"""The process that trains: ``python -m engine.runs.trainer [DIR ATTEMPT]``. Started by a supervisor only.
+"""The process of a run: ``python -m engine.runs.trainer [DIR ATTEMPT]``. Started by a supervisor only.
 
 It writes records, checkpoints and its own view of the outcome into the run's folder, and ends when
 asked to (``cancel.N``) or when its supervisor is gone (stdin closes). Without a folder it warms up and
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from engine.runs.spec import RunSpec
+from engine.runs.spec import RunSpec, WallSpec, spec_of
 from engine.system import files
 from engine.system.errors import Unavailable
 from engine.system.files import plain_os_error
@@ -33,13 +33,15 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 
 
 def run(directory: Path, attempt: int) -> dict[str, Any]:
-    """Train what ``spec.json`` asks for. Returns the outcome that is then written down.
+    """Do what ``spec.json`` asks for. Returns the outcome that is then written down.
 
     Raises whatever stops it; ``main`` turns that into an outcome too.
     """
-    from engine.runs import estimates
+    from engine.runs import estimates, measurer
 
-    spec = RunSpec.from_json((directory / "spec.json").read_text())
+    spec = spec_of((directory / "spec.json").read_text())
+    if isinstance(spec, WallSpec):
+        return measurer.run(directory, attempt, spec)
     training = prepared(directory, attempt, spec)
     first, began = training.step, time.monotonic()
     with (directory / "metrics.jsonl").open("a", encoding="utf-8", buffering=1) as out:
@@ -158,14 +160,18 @@ def _keep_weights_up_to(directory: Path, step: int) -> None:
             path.unlink()
 
 
-def environment(device_title: str) -> dict[str, Any]:
-    """What a figure depends on beside its specification."""
-    import torch
+def environment(device_title: str, threads: int | None = None) -> dict[str, Any]:
+    """What a figure depends on beside its specification. threads: of torch; in this process when None."""
+    from importlib.metadata import version
 
+    if threads is None:
+        import torch
+
+        threads = torch.get_num_threads()
     return {
         "device": device_title,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
+        "threads": threads,
+        "torch": version("torch"),
         "python": platform.python_version(),
         "platform": platform.platform(terse=True),
         "lab": lab_version(),

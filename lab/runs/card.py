@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +16,7 @@ from engine.data.languages import shelf
 from engine.models.config import ModelConfig
 from engine.runs.launch import OWN
 from engine.runs.spec import RunSpec
-from engine.runs.store import Run
+from engine.runs.store import Entry, Run
 from lab.runs.view import metric, model_name
 from lab.words import duration, quantity
 
@@ -30,6 +30,22 @@ class Command:
 
     line: str | None
     why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What the panel of a selected run shows, whatever the run did.
+
+    story: what happened and what to do next. lines: the card, as label and plain text. fields: of its whole
+    configuration. goes_on: whether it can be resumed. as_json: the whole card.
+    """
+
+    story: str
+    lines: Sequence[tuple[str, str]]
+    fields: Sequence[tuple[str, object]]
+    command: Command
+    goes_on: bool
+    as_json: Callable[[], str]
 
 
 def command(run: Run) -> Command:
@@ -85,15 +101,9 @@ def changed_fields(run: Run) -> dict[str, Any]:
 
 def lines(run: Run, step: int, seconds: float | None) -> list[tuple[str, str]]:
     """The card as (label, text), both plain text. step, seconds: how far the run is, and trained."""
-    spec, environment = run.spec, run.environment
-    missing = NEVER if run.state in ("failed", "cancelled", "interrupted") else NOT_YET
+    spec = run.spec
     changed = ", ".join(f"{name} {_word(value)}" for name, value in changed_fields(run).items())
     budget, pace = spec.budget, "" if seconds is None else f" in {duration(seconds)}"
-    versions = [f"{name} {environment[key]}" for name, key in _VERSIONS if key in environment]
-    device = environment.get("device", missing)
-    if "threads" in environment:
-        threads = environment["threads"]
-        device += f", {threads} thread{'' if threads == 1 else 's'}"
     card = [
         ("Seed", str(spec.seed)),
         ("Text", f"{corpus_title(spec.corpus)}, {cut(spec.corpus_sha256)}"),
@@ -104,16 +114,26 @@ def lines(run: Run, step: int, seconds: float | None) -> list[tuple[str, str]]:
             f"tokens, learning rate {budget.learning_rate:g}",
         ),
         ("Step", f"{step:,}{pace}"),
-        ("Versions", ", ".join(versions) or missing),
-        ("Device", device),
+        *machine_lines(run),
     ]
     if spec.start_run is not None:
         card.insert(0, ("Weights", f"begins with those of run #{spec.start_run}, with a fresh optimiser"))
     if run.measured:
-        card.insert(0, ("Measured", _measured(run)))
-    if run.attempt > 1:
-        card.append(("Attempts", str(run.attempt)))
+        card.insert(0, ("Measured", measured_text(run)))
     return card
+
+
+def machine_lines(run: Entry) -> list[tuple[str, str]]:
+    """On what and with what it was carried out, and how often it was taken up."""
+    missing = NEVER if run.state in ("failed", "cancelled", "interrupted") else NOT_YET
+    environment = run.environment
+    versions = [f"{name} {environment[key]}" for name, key in _VERSIONS if key in environment]
+    device = environment.get("device", missing)
+    if "threads" in environment:
+        threads = environment["threads"]
+        device += f", {threads} thread{'' if threads == 1 else 's'}"
+    found = [("Versions", ", ".join(versions) or missing), ("Device", device)]
+    return found + ([("Attempts", str(run.attempt))] if run.attempt > 1 else [])
 
 
 _VERSIONS = (("lab", "lab"), ("torch", "torch"), ("Python", "python"))
@@ -173,7 +193,8 @@ def figure_name(name: str) -> str:
     return name.replace("validation", "held-out").replace("_", " ")
 
 
-def _measured(run: Run) -> str:
+def measured_text(run: Entry) -> str:
+    """Its figures, the one that its experiment compares first."""
     main = metric(run)
     others = [name for name in run.measured if name != main]
     parts = [

@@ -7,11 +7,13 @@ from typing import TypeVar
 import pandas as pd
 import streamlit as st
 
-from engine.runs.store import ACTIVE, ENDED, RESUMABLE, Run, Store
+from engine.runs.spec import WallSpec
+from engine.runs.store import ACTIVE, ENDED, RESUMABLE, Entry, Store, trains
 from engine.system import files
 from lab.bench.status import COLORS
-from lab.runs import card, story
-from lab.runs.view import model_name, shown_state, step_of
+from lab.runs import card, story, wall
+from lab.runs.card import Sheet
+from lab.runs.view import model_name, shown_state
 from lab.settings import user
 from lab.words import plain
 
@@ -22,33 +24,37 @@ T = TypeVar("T")
 Select = Callable[[int | None], None]
 
 
-def draw(store: Store, run: Run, queued: Sequence[int], select: Select) -> None:
+def draw(store: Store, run: Entry, queued: Sequence[int], select: Select) -> None:
     """The panel. queued: ids of all that wait; select: chooses another run, or none."""
-    record = files.last_record(store.directory(run.id))
-    step = step_of(run, record)
-    seconds = record.get("seconds") if run.seconds is None else run.seconds
+    before = queued.index(run.id) if run.id in queued else 0
+    sheet = _sheet(store, run, before)
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=STORY_WIDTH):
             state = shown_state(run)
             st.markdown(f"**\\#{run.id} {plain(model_name(run))}** :{COLORS[state]}[{state}]")
-            before = queued.index(run.id) if run.id in queued else 0
-            st.markdown(plain(story.story(store, run, before)))
-            _actions(store, run, step, seconds, select)
+            st.markdown(plain(sheet.story))
+            _actions(store, run, sheet, select)
             if said := st.session_state.pop(SAID, ""):
                 st.markdown(f":orange[{plain(said)}]")
             if run.state == "failed":
                 _log(store, run)
         with st.container(width=CARD_WIDTH):
-            _card(run, step, seconds)
-    command = card.command(run)
+            _card(sheet)
+    command = sheet.command
     st.caption("The same run from a shell, in the lab’s folder:" if command.line else plain(command.why_not))
     if command.line:
         st.code(command.line, language=None, wrap_lines=True)
 
 
-def _actions(store: Store, run: Run, step: int, seconds: float | None, select: Select) -> None:
+def _sheet(store: Store, run: Entry, before: int) -> Sheet:
+    if isinstance(run.spec, WallSpec):
+        return wall.sheet(store, run, run.spec, before)
+    assert trains(run)
+    return story.sheet(store, run, before)
+
+
+def _actions(store: Store, run: Entry, sheet: Sheet, select: Select) -> None:
     """One line of buttons by state; deleting asks first, in the same place."""
-    saved = story.checkpoint_step(store.directory(run.id)) is not None
     with st.container(horizontal=True, vertical_alignment="center", key="runs-actions"):
         if st.session_state.get(ASKED) == run.id and run.state in ENDED:
             st.markdown(f"Delete \\#{run.id} with its records and checkpoint? This cannot be undone.")
@@ -65,7 +71,7 @@ def _actions(store: Store, run: Run, step: int, seconds: float | None, select: S
                 on_click=_cancel,
                 args=(store, run),
             )
-        if run.state in RESUMABLE and saved:
+        if run.state in RESUMABLE and sheet.goes_on:
             st.button(
                 "Resume",
                 key="runs.resume",
@@ -77,7 +83,7 @@ def _actions(store: Store, run: Run, step: int, seconds: float | None, select: S
             st.button(
                 "Run again",
                 key="runs.again",
-                type="primary" if run.state in RESUMABLE and not saved else "secondary",
+                type="primary" if run.state in RESUMABLE and not sheet.goes_on else "secondary",
                 on_click=_run_again,
                 args=(store, run, select),
             )
@@ -94,7 +100,7 @@ def _actions(store: Store, run: Run, step: int, seconds: float | None, select: S
             )
             st.download_button(
                 "Reproducibility card as JSON",
-                lambda: card.as_json(run, step, seconds),
+                sheet.as_json,
                 file_name=f"run-{run.id}-card.json",
                 mime="application/json",
                 on_click="ignore",
@@ -104,20 +110,16 @@ def _actions(store: Store, run: Run, step: int, seconds: float | None, select: S
             st.button("Delete", key="runs.delete", type="tertiary", on_click=_ask, args=(run.id,))
 
 
-def _card(run: Run, step: int, seconds: float | None) -> None:
-    lines = card.lines(run, step, seconds)
+def _card(sheet: Sheet) -> None:
     frame = pd.DataFrame(
-        {"": [f":gray[{label}]" for label, _ in lines], " ": [plain(text) for _, text in lines]}
+        {"": [f":gray[{label}]" for label, _ in sheet.lines], " ": [plain(text) for _, text in sheet.lines]}
     )
     st.table(frame, border="horizontal", hide_index=True, hide_header=True, alt="Reproducibility card")
     with st.expander("Whole configuration"):
-        changed = card.changed_fields(run)
-        fields = run.spec.config.to_dict()
-        names = [*changed, *(name for name in fields if name not in changed)]
-        st.code("\n".join(f"{name} = {fields[name]!r}" for name in names), language=None)
+        st.code("\n".join(f"{name} = {value!r}" for name, value in sheet.fields), language=None)
 
 
-def _log(store: Store, run: Run) -> None:
+def _log(store: Store, run: Entry) -> None:
     with st.expander("Last lines of its log"):
         st.code(story.log_tail(store.directory(run.id)) or "It printed nothing.", language=None)
 
@@ -126,11 +128,11 @@ def _ask(run_id: int | None) -> None:
     st.session_state[ASKED] = run_id
 
 
-def _cancel(store: Store, run: Run) -> None:
+def _cancel(store: Store, run: Entry) -> None:
     _tried(lambda: store.cancel(run.id))
 
 
-def _delete(store: Store, run: Run, select: Select) -> None:
+def _delete(store: Store, run: Entry, select: Select) -> None:
     _ask(None)
     if _tried(lambda: store.delete(run.id)):
         select(None)
@@ -138,15 +140,15 @@ def _delete(store: Store, run: Run, select: Select) -> None:
         _say(f"#{run.id} was not deleted: only a run that has ended can be.")
 
 
-def _resume(store: Store, run: Run) -> None:
+def _resume(store: Store, run: Entry) -> None:
     if _tried(lambda: store.resume(run.id)) is False:
         _say(f"#{run.id} was not resumed: it is no longer {run.state}.")
 
 
-def _run_again(store: Store, run: Run, select: Select) -> None:
+def _run_again(store: Store, run: Entry, select: Select) -> None:
     sweep = _tried(lambda: store.submit([run.spec], user=user()))
     if sweep is not None:
-        select(store.runs(sweep=sweep)[0].id)
+        select(store.entries(sweep=sweep)[0].id)
 
 
 def _tried(action: Callable[[], T]) -> T | None:

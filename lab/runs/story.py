@@ -6,11 +6,28 @@ from pathlib import Path
 
 from engine.runs.store import Run, Store
 from engine.system import files
-from lab.runs.card import figure_name
-from lab.runs.view import curve, held_out, metric, time_left, waiting_text
+from lab.runs import card
+from lab.runs.card import Sheet, figure_name
+from lab.runs.view import curve, held_out, metric, step_of, time_left, waiting_text
 from lab.words import duration, quantity
 
 LOG_LINES, LOG_BYTES = 20, 8192
+
+
+def sheet(store: Store, run: Run, before: int) -> Sheet:
+    """What the panel shows of a training. before: how many queued runs are older."""
+    record = files.last_record(store.directory(run.id))
+    step = step_of(run, record)
+    seconds = record.get("seconds") if run.seconds is None else run.seconds
+    fields, changed = run.spec.config.to_dict(), card.changed_fields(run)
+    return Sheet(
+        story=story(store, run, before),
+        lines=card.lines(run, step, seconds),
+        fields=[*changed.items(), *(one for one in fields.items() if one[0] not in changed)],
+        command=card.command(run),
+        goes_on=checkpoint_step(store.directory(run.id)) is not None,
+        as_json=lambda: card.as_json(run, step, seconds),
+    )
 
 
 def story(store: Store, run: Run, before: int) -> str:
@@ -32,15 +49,15 @@ def story(store: Store, run: Run, before: int) -> str:
         case "diverged":
             rate = run.spec.budget.learning_rate
             return (
-                f"{_sentence(run.reason)} That is a result, not a fault: at learning rate {rate:g} this "
+                f"{sentence(run.reason)} That is a result, not a fault: at learning rate {rate:g} this "
                 f"model does not stay on course. A smaller learning rate is the first thing to try."
             )
         case "failed":
-            what = _sentence(run.reason, first=False)
+            what = sentence(run.reason, first=False)
             return f"Failed: {what} Nothing else was stopped. {_remedy(run, directory)}"
         case "cancelled":
-            return f"Cancelled {_sentence(run.reason, first=False)} {_goes_on(directory)}"
-    return f"Interrupted: {_sentence(run.reason, first=False)} {_goes_on(directory)}"
+            return f"Cancelled {sentence(run.reason, first=False)} {_goes_on(directory)}"
+    return f"Interrupted: {sentence(run.reason, first=False)} {_goes_on(directory)}"
 
 
 def _running(run: Run, directory: Path, step: int, left: str, record: dict[str, float]) -> str:
@@ -69,7 +86,8 @@ def _goes_on(directory: Path) -> str:
     return f"Resume goes on from step {step:,}."
 
 
-def _sentence(text: str, first: bool = True) -> str:
+def sentence(text: str, first: bool = True) -> str:
+    """A reason as a sentence. first: whether one begins with it."""
     text = text.strip() or "no reason was recorded"
     head = text[0].upper() if first else text[0]
     return head + text[1:] + ("" if text.endswith((".", "?", "…")) else ".")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from engine.runs.store import Run, Store
+from engine.runs.store import Entry, Store
 from lab.bench.status import COLORS
 from lab.runs import view
 
@@ -14,7 +14,7 @@ ROW_HEIGHT, ROWS_SEEN = 34, 12
 
 def draw(
     store: Store,
-    shown: Sequence[Run],
+    shown: Sequence[Entry],
     queued: Sequence[int],
     selected: int | None,
     select: Callable[[int | None], None],

@@ -17,7 +17,7 @@ import streamlit as st
 
 from engine.chapter.experiments import EXPERIMENTS, PERPLEXITY, VARIANTS
 from engine.chapter.variant import Variant
-from engine.runs.store import ACTIVE, ENDED, Run, State, Store, open_store
+from engine.runs.store import ACTIVE, ENDED, Entry, Run, State, Store, open_store, trains
 from engine.system import files
 from lab.words import about, duration, plain
 
@@ -38,15 +38,18 @@ Stamp = tuple[int, int] | None  # when a file was last written, and its length
 Curve = tuple[tuple[int, float | None, float | None], ...]
 
 
-def shown_state(run: Run) -> State:
+def shown_state(run: Entry) -> State:
     """The run's state as the list names it."""
     return "running" if run.state == "starting" else run.state
 
 
-def model_name(run: Run) -> str:
-    """Which model a run trains: "average replaces, seed 2"; the bare id where the variant is no more."""
-    known = rung(run)
-    return f"{known.short if known else run.spec.variant}, seed {run.spec.seed}"
+def model_name(run: Entry) -> str:
+    """Which model a run trains: "average replaces, seed 2"; the bare id where the variant is no more.
+
+    Of what trains none: what it measures.
+    """
+    known = rung(run) if trains(run) else None
+    return f"{known.short}, seed {run.spec.seed}" if known else run.spec.title
 
 
 def rung(run: Run) -> Variant | None:
@@ -56,13 +59,13 @@ def rung(run: Run) -> Variant | None:
     return models.get(run.spec.variant)
 
 
-def metric(run: Run) -> str:
+def metric(run: Entry) -> str:
     """The figure that its experiment compares."""
     known = EXPERIMENTS.get(run.spec.experiment)
     return known.metric if known else PERPLEXITY
 
 
-def opened() -> tuple[Store, object, list[Run]]:
+def opened() -> tuple[Store, object, list[Entry]]:
     """The store, its ledger's stamp and every run, oldest first; the ledger is read only when it changed.
 
     Where it cannot be read the page says so and ends.
@@ -78,8 +81,8 @@ def opened() -> tuple[Store, object, list[Run]]:
 
 
 @lru_cache(maxsize=2)
-def _runs_at(store: Store, stamp: object) -> list[Run]:  # noqa: ARG001 - a changed ledger is another entry
-    return store.runs()
+def _runs_at(store: Store, stamp: object) -> list[Entry]:  # noqa: ARG001 - a changed ledger is another entry
+    return store.entries()
 
 
 def ledger_stamp(store: Store) -> tuple[Stamp, Stamp]:
@@ -104,15 +107,17 @@ def _stamp(path: Path) -> Stamp:
     return status.st_mtime_ns, status.st_size
 
 
-def ordered(runs: Iterable[Run]) -> list[Run]:
+def ordered(runs: Iterable[Entry]) -> list[Entry]:
     """What trains first, then what waits in its order, then the past, newest first."""
-    training, waiting, past = list[Run](), list[Run](), list[Run]()
+    training, waiting, past = list[Entry](), list[Entry](), list[Entry]()
     for run in runs:
         (training if run.state in ACTIVE else past if run.state in ENDED else waiting).append(run)
     return [*reversed(training), *waiting, *reversed(past)]
 
 
-def matching(runs: Iterable[Run], search: str, states: Sequence[str], experiment: str | None) -> list[Run]:
+def matching(
+    runs: Iterable[Entry], search: str, states: Sequence[str], experiment: str | None
+) -> list[Entry]:
     """Runs in one of the states (all, when none is named), of the experiment, with every word in them."""
     words = search.lower().split()
     return [
@@ -124,20 +129,11 @@ def matching(runs: Iterable[Run], search: str, states: Sequence[str], experiment
     ]
 
 
-def _haystack(run: Run) -> str:
-    known = rung(run)
-    parts = (
-        f"#{run.id}",
-        run.spec.experiment,
-        run.spec.variant,
-        known.title if known else "",
-        model_name(run),
-        run.spec.budget_name,
-        run.spec.corpus,
-        shown_state(run),
-        run.reason,
-        run.user,
-    )
+def _haystack(run: Entry) -> str:
+    parts = [f"#{run.id}", run.spec.experiment, model_name(run), shown_state(run), run.reason, run.user]
+    if trains(run):
+        known = rung(run)
+        parts += [run.spec.variant, run.spec.budget_name, run.spec.corpus, known.title if known else ""]
     return "\n".join(parts).lower()
 
 
@@ -165,7 +161,7 @@ def _curve(directory: Path, stamp: Stamp, figure: str) -> Curve:  # noqa: ARG001
     return tuple(points)
 
 
-def held_out(run: Run, points: Curve) -> float | None:
+def held_out(run: Entry, points: Curve) -> float | None:
     """The final figure; of a run that goes on, or can, the newest so far; else none."""
     if run.state in ENDED_AS_WANTED:
         return run.measured.get(metric(run))
@@ -174,17 +170,17 @@ def held_out(run: Run, points: Curve) -> float | None:
     return points[-1][1]
 
 
-def step_of(run: Run, record: dict[str, Any]) -> int:
+def step_of(run: Entry, record: dict[str, Any]) -> int:
     """How far a run came. record: its newest."""
-    return run.spec.budget.steps if run.state == "done" else int(record.get("step", 0))
+    return run.spec.steps if run.state == "done" else int(record.get("step", 0))
 
 
-def time_left(run: Run, record: dict[str, Any]) -> str:
-    """ "about 9 min left", from its own speed so far; nothing before there is any."""
+def time_left(run: Entry, record: dict[str, Any]) -> str:
+    """ "about 9 min left", from its own speed so far; nothing before there is any, or where steps differ."""
     step, seconds = record.get("step", 0), record.get("seconds", 0.0)
-    if not step or seconds <= 0:
+    if not step or seconds <= 0 or not trains(run):
         return ""
-    return f"{about((run.spec.budget.steps - step) * seconds / step)} left"
+    return f"{about((run.spec.steps - step) * seconds / step)} left"
 
 
 def waiting_text(before: int) -> str:
@@ -192,13 +188,13 @@ def waiting_text(before: int) -> str:
     return "next" if before == 0 else f"{before:,} run{'' if before == 1 else 's'} before it"
 
 
-def table(store: Store, runs: Sequence[Run], queued: Sequence[int]) -> pd.DataFrame:
+def table(store: Store, runs: Sequence[Entry], queued: Sequence[int]) -> pd.DataFrame:
     """One row a run, in the order given. queued: ids of all that wait, oldest first."""
     rows = [_row(store, run, queued) for run in runs]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _row(store: Store, run: Run, queued: Sequence[int]) -> tuple[object, ...]:
+def _row(store: Store, run: Entry, queued: Sequence[int]) -> tuple[object, ...]:
     directory = store.directory(run.id)
     waits = run.state == "queued" and run.attempt == 1
     points = () if waits else curve(directory, metric(run))
@@ -208,14 +204,14 @@ def _row(store: Store, run: Run, queued: Sequence[int]) -> tuple[object, ...]:
         reason = waiting_text(queued.index(run.id) if run.id in queued else 0)
     elif run.state in ACTIVE:
         stopping = files.stop_requested(directory, run.attempt)
-        reason = "saves a checkpoint, then stops" if stopping else time_left(run, record)
+        reason = "saves what it has, then stops" if stopping else time_left(run, record)
         seconds = record.get("seconds")
     return (
         [shown_state(run)],
         run.id,
         run.spec.experiment,
         model_name(run),
-        min(1.0, round(step_of(run, record) / run.spec.budget.steps, 2)),
+        min(1.0, round(step_of(run, record) / run.spec.steps, 2)),
         [nats for _, _, nats in points if nats is not None],
         held_out(run, points),
         "" if seconds is None else duration(seconds),

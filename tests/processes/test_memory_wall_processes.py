@@ -1,6 +1,7 @@
-"""The processes of the n x n wall: what counts as out of memory, cancelling, queueing, nothing left behind.
+"""The processes of the n x n wall: what counts as out of memory, cancelling, nothing left behind.
 
 Most workers here are stand-ins without torch (``wall_workers.py``); what only torch can do is done for real.
+As a run among others: ``test_memory_wall_runs.py``.
 """
 
 import json
@@ -11,39 +12,37 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import psutil
 import pytest
-from filelock import FileLock
 
-from engine.chapter.budget import Budget
 from engine.memory_wall import sweep
-from engine.memory_wall.plan import Plan
+from engine.memory_wall.plan import Plan, Row
 from engine.memory_wall.process import Guard, Worker, loading, machine_free_bytes
 from engine.memory_wall.setting import GB, Setting
 from engine.memory_wall.verdict import end_of, is_out_of_memory
-from engine.models.config import ModelConfig
-from engine.runs.spec import RunSpec
-from engine.runs.store import open_store
 from engine.system import paths
-from engine.system.processes import kernel_kills, machine_bytes
+from engine.system.errors import Unavailable
+from engine.system.processes import MALLOC, kernel_kills, machine_bytes
+from tests.wall_trainer import WORKERS, predictor
 
-STAND_IN = (sys.executable, str(paths.ROOT / "tests" / "wall_workers.py"))
 TASK = {"n": 64, "implementation": "explicit", "setting": asdict(Setting()), "device": "cpu", "threads": 1}
 LIMITS = {"allowed_bytes": GB, "beforehand": False}
 
 
 def stand_in(mode):
-    return (*STAND_IN, mode)
+    return (*WORKERS, mode)
 
 
-def predictor(setting, tasks, device):
-    return [*stand_in("predict"), json.dumps({"rows": tasks})]
+@pytest.fixture
+def measure(tmp_path):
+    """Measure a plan with stand-ins of a mode."""
 
+    def rows(plan, mode, **options):
+        return sweep.measure(plan, tmp_path / "wall", worker=stand_in(mode), predictor=predictor, **options)
 
-def measure(plan, mode, **options):
-    return sweep.measure(plan, worker=stand_in(mode), predictor=predictor, **options)
+    return rows
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def test_the_kernels_own_limit_is_the_wall(worker):
     assert "allocate memory" in end.reason or "MemoryError" in end.reason
 
 
-def test_one_that_does_not_load_is_said_with_its_last_words(home):
+def test_one_that_does_not_load_is_said_with_its_last_words(measure):
     rows = list(measure(Plan(tokens=(64,), implementations=("fused",)), "gone"))
     assert rows[-1].state == "failed"
     assert rows[-1].reason == "The worker ended with exit code 7: torch is broken."
@@ -183,18 +182,30 @@ def test_a_worker_ends_when_whoever_started_it_is_gone(worker):
     assert one._process.wait(20) == 3
 
 
+def test_freed_memory_is_fetched_anew_though_trainers_keep_it(tmp_path, monkeypatch):
+    for name in MALLOC:
+        monkeypatch.setenv(name, "1")
+    code = "import json, os; print(json.dumps({'event': 'environment', 'names': list(os.environ)}))"
+    one = Worker([sys.executable, "-c", code], tmp_path, "environment")
+    one._process.wait(20)
+    one.end()
+    names = set(one.said("environment")["names"])
+    assert names & {"PATH"}
+    assert not names & set(MALLOC)
+
+
 def test_a_wrong_task_is_one_line():
     command = [sys.executable, "-m", "engine.memory_wall.worker", "--json"]
     wrong = json.dumps({**TASK, "implementation": "flash"})
     ended = subprocess.run([*command, wrong], cwd=paths.ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("ValueError: implementation is 'flash'; allowed: explicit")
+    assert ended.stderr.startswith("InvalidInput: implementation is 'flash'; allowed: explicit")
 
 
 # Rows as they come.
 
 
-def test_rows_come_as_running_and_as_they_ended(home):
+def test_rows_come_as_running_and_as_they_ended(measure):
     plan = Plan(tokens=(256, 128), implementations=("explicit", "fused"))
     rows = list(measure(plan, "done"))
     assert [(r.n, r.implementation, r.state) for r in rows] == [
@@ -210,7 +221,7 @@ def test_rows_come_as_running_and_as_they_ended(home):
 
 
 @pytest.mark.full
-def test_the_real_wall_of_a_budget_is_where_it_was_predicted(home):
+def test_the_real_wall_of_a_budget_is_where_it_was_predicted(tmp_path):
     # longest(0.035 GB, "explicit") is 531
     plan = Plan(
         tokens=(531, 532),
@@ -219,7 +230,7 @@ def test_the_real_wall_of_a_budget_is_where_it_was_predicted(home):
         threads=1,
         timed=False,
     )
-    rows = [row for row in sweep.measure(plan) if row.ended]
+    rows = [row for row in sweep.measure(plan, tmp_path) if row.ended]
     assert [(row.n, row.state) for row in rows] == [(531, "done"), (532, "out of memory")]
     assert rows[0].peak_bytes == rows[0].predicted_bytes == rows[0].closed_form_bytes
     assert rows[1].peak_bytes is None
@@ -227,7 +238,7 @@ def test_the_real_wall_of_a_budget_is_where_it_was_predicted(home):
     assert "are what the budget allows" in rows[1].reason
 
 
-def test_what_is_out_of_memory_is_not_measured_at_a_larger_n(home):
+def test_what_is_out_of_memory_is_not_measured_at_a_larger_n(measure):
     rows = [
         row for row in measure(Plan(tokens=(64, 128), implementations=("explicit",)), "full") if row.ended
     ]
@@ -237,7 +248,18 @@ def test_what_is_out_of_memory_is_not_measured_at_a_larger_n(home):
     assert rows[0].reason.endswith("are what this machine can give now and stay usable.")
 
 
-def test_a_cancel_in_the_middle_of_an_allocation_takes_less_than_a_second(home):
+def test_what_is_measured_already_does_not_come_again(measure):
+    plan = Plan(tokens=(64, 128), implementations=("explicit", "fused"))
+    known = [
+        Row(n=64, implementation="explicit", state="out of memory"),
+        Row(n=64, implementation="fused", state="done"),
+    ]
+    rows = [row for row in measure(plan, "done", known=known) if row.ended]
+    assert [(row.n, row.implementation) for row in rows] == [(128, "fused")]
+    assert list(measure(plan, "done", known=[*known, replace(known[1], n=128)])) == []
+
+
+def test_a_cancel_in_the_middle_of_an_allocation_takes_less_than_a_second(measure):
     stopped = threading.Event()
     rows = measure(Plan(tokens=(64, 128), implementations=("explicit",)), "grow", stop=stopped.is_set)
     assert next(rows).state == "running"
@@ -255,88 +277,31 @@ def test_a_cancel_in_the_middle_of_an_allocation_takes_less_than_a_second(home):
     assert not any(alive(one) for one in workers)
 
 
-def test_closing_the_generator_ends_the_processes_and_gives_the_device_back(home):
+def test_closing_the_generator_ends_the_processes(measure):
     rows = measure(Plan(tokens=(64, 128)), "hang")
     next(rows)
     workers = children()
     assert workers
     rows.close()
     assert not any(alive(one) for one in workers)
-    assert [row.state for row in measure(Plan(tokens=(64,), implementations=("fused",)), "done")] == [
-        "running",
-        "done",
-    ]
 
 
-def test_two_at_once_queue_for_the_device(home):
-    plan = Plan(tokens=(64,), implementations=("fused",))
-    first, second = measure(plan, "done"), measure(plan, "done")
-    assert next(first).state == "running"
-    waiting = next(second)
-    assert (waiting.n, waiting.state) == (64, "waiting")
-    assert waiting.reason == "Another measurement has the device."
-    with later(0.3, lambda: list(first)):
-        assert [row.state for row in second] == ["running", "done"]
+def test_trainings_beside_are_asked_for_with_each_row(measure):
+    beside = iter((2, 0))
+    plan = Plan(tokens=(64, 128), implementations=("fused",))
+    rows = [row for row in measure(plan, "done", runs_beside=lambda: next(beside)) if row.ended]
+    assert [row.runs_beside for row in rows] == [2, 0]
 
 
-def test_who_waits_can_cancel(home):
-    paths.DATA.mkdir(parents=True)
-    with FileLock(paths.DATA / "device.lock"):
-        rows = measure(Plan(tokens=(64,)), "done", stop=lambda: True)
-        assert [row.state for row in rows] == ["waiting", "cancelled"]
-
-
-def test_trainings_beside_are_counted_with_each_row(home):
-    spec = RunSpec(
-        experiment="averages",
-        variant="no-context",
-        budget_name="quick",
-        config=ModelConfig(),
-        budget=Budget(steps=1),
-        corpus="python-reference",
-        corpus_sha256="0" * 64,
-        seed=0,
-    )
-    store = open_store()
-    store.submit([spec], user="local")
-    for before, after, beside in (("queued", "running", 1), ("running", "done", 0)):
-        assert store.advance(1, before, after)
-        rows = list(measure(Plan(tokens=(64,), implementations=("fused",)), "done"))
-        assert (rows[-1].state, rows[-1].runs_beside) == ("done", beside)
-
-
-def test_bytes_that_cannot_be_predicted_end_it(home):
+def test_bytes_that_cannot_be_predicted_end_it(tmp_path):
     rows = sweep.measure(
-        Plan(tokens=(64,)), worker=stand_in("done"), predictor=lambda *_: [*stand_in("gone"), "{}"]
+        Plan(tokens=(64,)),
+        tmp_path,
+        worker=stand_in("done"),
+        predictor=lambda *_: [*stand_in("broken"), "{}"],
     )
-    with pytest.raises(RuntimeError, match="cannot be predicted"):
+    with pytest.raises(Unavailable, match="cannot be predicted: torch is broken"):
         next(rows)
-
-
-def test_rows_stream_as_lines_until_stdin_closes(home):
-    written = {"tokens": [16], "implementations": ["explicit"], "setting": {"d_model": 8}, "threads": 1}
-    command = [sys.executable, "-m", "engine.memory_wall.sweep", "--json"]
-    with subprocess.Popen(
-        [*command, json.dumps(written)], cwd=paths.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as streaming:
-        states = [json.loads(line)["state"] for line in streaming.stdout]
-        streaming.stdin.close()
-    assert states == ["running", "done"]
-    stop = home / "stop"
-    stop.touch()
-    stopped = subprocess.run(
-        [*command, json.dumps(written), "--stop", str(stop)],
-        cwd=paths.ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert [json.loads(line)["state"] for line in stopped.stdout.splitlines()] == ["cancelled"]
-    refused = subprocess.run(
-        [*command, '{"tokens": [0]}'], cwd=paths.ROOT, capture_output=True, text=True, check=False
-    )
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert "n is 0" in refused.stderr
 
 
 def children():

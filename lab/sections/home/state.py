@@ -9,7 +9,7 @@ from engine.chapter import reference
 from engine.chapter.experiments import EXPERIMENTS, Experiment
 from engine.data import corpus
 from engine.runs import estimates, launch
-from engine.runs.store import ACTIVE, ENDED, Run, Store
+from engine.runs.store import ACTIVE, ENDED, Entry, Run, Store, trains
 from engine.system import device, files, paths
 from engine.system.errors import LabError
 from lab.runs.view import SHOWN_STATES, shown_state, step_of
@@ -17,14 +17,14 @@ from lab.shell.chapter import Section
 from lab.words import NBSP, about
 
 
-def section_state(section: Section, runs: Sequence[Run], store: Store) -> str:
+def section_state(section: Section, runs: Sequence[Entry], store: Store) -> str:
     """ "4 of 4 measured", "reference only", "running, 41 %", "not built yet"."""
     if not section.built:
         return "not built yet"
     known = [EXPERIMENTS[name] for name in section.experiments if name in EXPERIMENTS]
     if not known:
         return "no training needed"
-    mine = [run for run in runs if run.spec.experiment in section.experiments]
+    mine = [run for run in filter(trains, runs) if run.spec.experiment in section.experiments]
     if under_way := _progress(mine, store):
         return under_way
     chapter = _measured(known, mine, "chapter")
@@ -71,7 +71,7 @@ def _progress(runs: Sequence[Run], store: Store) -> str:
     return f"running, {100 * steps / total:.0f}{NBSP}%"
 
 
-def runs_text(runs: Sequence[Run]) -> str:
+def runs_text(runs: Sequence[Entry]) -> str:
     """ "9 done, 1 running": every state that occurs."""
     counts = Counter(shown_state(run) for run in runs)
     order = ("done", "running", *(state for state in SHOWN_STATES if state not in ("done", "running")))

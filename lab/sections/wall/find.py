@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from engine.memory_wall import ask
+from engine.memory_wall.ask import Longest
 from engine.memory_wall.plan import Plan
 from engine.memory_wall.setting import CARDS_GB, GB, MB, Setting
 from lab.bench import tables
@@ -16,6 +17,7 @@ from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.sections.wall.parts import decades, whole_mb
 from lab.sections.wall.rows import Measurement
+from lab.sections.wall.sentences import under_way
 from lab.shell.frame import dot
 from lab.shell.styles import style
 from lab.words import NBSP, plain, quantity, signed
@@ -31,22 +33,19 @@ Found = Mapping[tuple[float, str], int]
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
-def _longest(setting: str, cards_gb: tuple[float, ...], ways: tuple[str, ...]) -> list[dict[str, Any]]:
+def _longest(setting: str, cards_gb: tuple[float, ...], ways: tuple[str, ...]) -> tuple[Longest, ...]:
     return ask.predict(Setting(**json.loads(setting)), cards_gb=cards_gb, implementations=ways).longest
 
 
 def longest(setting: Setting) -> Found:
     """The longest n by card and implementation; on the small cards of explicit alone. Some seconds, once.
 
-    Raises ValueError: when it cannot be predicted; the message says why.
+    Raises Unavailable: when it cannot be predicted; the message says why.
     """
     written = json.dumps(asdict(setting), sort_keys=True)
-    try:
-        rows = _longest(written, tuple(map(float, CARDS_GB)), WAYS)
-        rows = rows + _longest(written, tuple(map(float, SMALL_GB)), ("explicit",))
-    except RuntimeError as error:
-        raise ValueError(str(error)) from None
-    return {(float(row["card_gb"]), str(row["implementation"])): int(row["n"]) for row in rows}
+    rows = _longest(written, tuple(map(float, CARDS_GB)), WAYS)
+    rows += _longest(written, tuple(map(float, SMALL_GB)), ("explicit",))
+    return {(row.card_gb, row.implementation): row.n for row in rows}
 
 
 def cards_table(found: Found | None) -> "Styler":
@@ -139,11 +138,7 @@ def pair_words(plan: Plan, found: Measurement) -> str:
         budget = whole_mb(plan.budget_bytes or 0)
         return f"{lead}Predicted: {last:,} fits {budget}{NBSP}MB, {last + 1:,} does not."
     if found.live:
-        return (
-            ":gray[Waiting: another measurement has the device]"
-            if found.state == "waiting"
-            else (f":primary[Measuring {last:,} and {last + 1:,} tokens]")
-        )
+        return under_way(found, f"{last:,} and {last + 1:,} tokens")
     if found.state in ("failed", "cancelled", "interrupted"):
         why = f": {plain(found.reason)}" if found.reason else ""
         return f":{'red' if found.state == 'failed' else 'gray'}[{found.state.capitalize()}{why}]"

@@ -1,0 +1,37 @@
+"""The process of a run, with stand-ins for the workers: ``python tests/wall_trainer.py MODE DIR ATTEMPT``.
+
+MODE: of ``wall_workers.py``. All else of a measurement is what ships; a training does nothing, for an hour.
+"""
+
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKERS = (sys.executable, str(ROOT / "tests" / "wall_workers.py"))
+
+
+def predictor(setting, tasks, device):
+    """A stand-in for ``ask.predict_command``."""
+    return [*WORKERS, "predict", json.dumps({"tasks": tasks})]
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    from engine.memory_wall import sweep
+    from engine.runs import trainer
+    from engine.system import device
+
+    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
+    device.describe = lambda: here  # asking torch takes two seconds
+    trainer.prepared = lambda *_: time.sleep(3600)  # what trains beside
+    mode = sys.argv[1]
+    broken = mode == "unpredictable"
+    sweep.measure = partial(
+        sweep.measure,
+        worker=(*WORKERS, "done" if broken else mode),
+        predictor=(lambda *_: [*WORKERS, "broken", "{}"]) if broken else predictor,
+    )
+    sys.exit(trainer.main(sys.argv[2:]))
