@@ -6,6 +6,7 @@ embedding, and one more behind every sublayer.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -44,6 +45,14 @@ class Intervention:
         """The same for some rows of the batch."""
         return self
 
+    def at(self, places: Sequence[int]) -> Self:  # noqa: ARG002 - the base names no position
+        """The same where only these queries are computed, in this order; what acts elsewhere is left out."""
+        return self
+
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        """The block from which on it may change a run; all before stay as they are without it."""
+        return 0
+
     def on_residual(self, boundary: int, x: Tensor) -> Tensor:  # noqa: ARG002
         """The residual stream at a boundary. shape: (B, T, D) -> (B, T, D)"""
         return x
@@ -67,6 +76,9 @@ class ZeroHeads(Intervention):
 
     heads: frozenset[Head]
 
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return min((head.block for head in self.heads), default=0)
+
     def check(self, shape: Shape) -> None:
         _check_heads(self.heads, shape)
 
@@ -84,6 +96,12 @@ class MeanHeads(Intervention):
 
     heads: frozenset[Head]
     means: Tensor
+
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return min((head.block for head in self.heads), default=0)
+
+    def at(self, places: Sequence[int]) -> Self:
+        return replace(self, means=self.means[:, :, list(places)])
 
     def check(self, shape: Shape) -> None:
         _check_heads(self.heads, shape)
@@ -112,6 +130,14 @@ class CutEdges(Intervention):
     """
 
     edges: frozenset[Edge]
+
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return min((edge.block for edge in self.edges), default=0)
+
+    def at(self, places: Sequence[int]) -> Self:
+        order = {place: number for number, place in enumerate(places)}
+        kept = (edge for edge in self.edges if edge.query in order)
+        return replace(self, edges=frozenset(replace(e, query=order[e.query]) for e in kept))
 
     def check(self, shape: Shape) -> None:
         for edge in self.edges:
@@ -148,6 +174,13 @@ class PatchResidual(Intervention):
     positions: tuple[int, ...]
     stream: Tensor
 
+    def first_block(self, shape: Shape) -> int:
+        return max(0, self.boundary - 1) // (2 if shape.feed_forward else 1)
+
+    def at(self, places: Sequence[int]) -> Self:
+        kept = tuple(number for number, place in enumerate(places) if place in self.positions)
+        return replace(self, positions=kept, stream=self.stream[:, list(places)])
+
     def check(self, shape: Shape) -> None:
         _check_index("boundary", self.boundary, shape.boundaries)
         for position in self.positions:
@@ -177,6 +210,12 @@ class PatchHeads(Intervention):
     heads: frozenset[int]
     outputs: Tensor
 
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return self.block
+
+    def at(self, places: Sequence[int]) -> Self:
+        return replace(self, outputs=self.outputs[:, :, list(places)])
+
     def check(self, shape: Shape) -> None:
         _check_heads({Head(self.block, head) for head in self.heads}, shape)
         _check_shape("outputs", self.outputs, (shape.batch, shape.heads, shape.length, shape.width))
@@ -197,6 +236,12 @@ class PatchFeedForward(Intervention):
 
     block: int
     output: Tensor
+
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return self.block
+
+    def at(self, places: Sequence[int]) -> Self:
+        return replace(self, output=self.output[:, list(places)])
 
     def check(self, shape: Shape) -> None:
         if not shape.feed_forward:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.circuits.attribution import attribution
-from engine.circuits.capture import head_means, run, shape_of
+from engine.circuits.capture import run
 from engine.circuits.first_block import scores_under_change
 from engine.circuits.interventions import (
     CutEdges,
@@ -28,9 +28,10 @@ from engine.circuits.looks import SOUGHT
 from engine.circuits.patching import Pairs, patched
 from engine.circuits.roles import find_roles
 from engine.circuits.routes import find_route
-from engine.circuits.scoring import Questions, score
+from engine.circuits.scoring import Questions
 from engine.circuits.sites import ADJECTIVE, FIRST, SECOND, Sites
 from engine.circuits.sites import DECISION as SITE
+from engine.circuits.trials import Trials, logits_of_each
 from engine.circuits.weights import rows_by_word
 from engine.data.languages import winograd
 from engine.data.languages.winograd import ANSWER, DECISION, Sentence, Winograd
