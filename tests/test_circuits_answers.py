@@ -13,8 +13,6 @@ from engine.circuits.attribution import attribution
 from engine.circuits.capture import head_means, run
 from engine.circuits.interventions import (
     CutEdges,
-    Edge,
-    Head,
     MeanHeads,
     PatchFeedForward,
     PatchHeads,
@@ -22,6 +20,7 @@ from engine.circuits.interventions import (
     ZeroHeads,
 )
 from engine.circuits.patching import Pairs, patched
+from engine.circuits.results import Edge, Head
 from engine.circuits.scoring import Questions, outcomes, outcomes_of, score
 from engine.models.config import Connection, Positions
 from engine.models.transformer import Transformer

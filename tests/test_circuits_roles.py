@@ -9,8 +9,9 @@ import torch
 
 from engine.circuits.capture import head_means, run
 from engine.circuits.first_block import scores_under_change
-from engine.circuits.interventions import CutEdges, Edge, Head, MeanHeads, ZeroHeads
+from engine.circuits.interventions import CutEdges, MeanHeads, ZeroHeads
 from engine.circuits.looks import COST, WEIGHT, answer_kinds, head_looks
+from engine.circuits.results import Edge, Head
 from engine.circuits.roles import DROPPED, KEPT, find_roles
 from engine.circuits.routes import CHANNELS, MIXED, NONE_FOUND, ROUTES, SEVERAL, find_route
 from engine.circuits.scoring import outcomes, score

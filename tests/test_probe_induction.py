@@ -12,8 +12,7 @@ import torch
 
 from engine.chapter.budget import Budget
 from engine.circuits.capture import run as run_open
-from engine.circuits.induction import HeadScores
-from engine.circuits.interventions import Head
+from engine.circuits.results import Head, HeadScores
 from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer

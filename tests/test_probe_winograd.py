@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.circuits.interventions import Edge, Head
+from engine.circuits.results import Edge, Head
 from engine.data.languages.winograd import ADJECTIVE, DECISION, FIRST, SECOND, Sentence
 from engine.probes import winograd, winograd_answers
 from engine.probes.winograd_answers import NAMES, Pair, Subject

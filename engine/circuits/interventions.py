@@ -8,17 +8,12 @@ embedding, and one more behind every sublayer.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-
-class Head(NamedTuple):
-    """Which head of which block."""
-
-    block: int
-    head: int
+from engine.circuits.results import Edge, Head
 
 
 @dataclass(frozen=True)
@@ -52,6 +47,10 @@ class Intervention:
     def first_block(self, shape: Shape) -> int:  # noqa: ARG002
         """The block from which on it may change a run; all before stay as they are without it."""
         return 0
+
+    def reach(self, shape: Shape) -> frozenset[int]:
+        """The positions whose stream may change behind that first block."""
+        return frozenset(range(shape.length))
 
     def on_residual(self, boundary: int, x: Tensor) -> Tensor:  # noqa: ARG002
         """The residual stream at a boundary. shape: (B, T, D) -> (B, T, D)"""
@@ -112,16 +111,6 @@ class MeanHeads(Intervention):
 
 
 @dataclass(frozen=True)
-class Edge:
-    """One look: from a query's position to a key's, in one block, by one head or (None) by all of them."""
-
-    query: int
-    key: int
-    block: int
-    head: int | None = None
-
-
-@dataclass(frozen=True)
 class CutEdges(Intervention):
     """These looks are not possible; the rest of the row is renormalised without them, so it still sums to 1.
 
@@ -133,6 +122,10 @@ class CutEdges(Intervention):
 
     def first_block(self, shape: Shape) -> int:  # noqa: ARG002
         return min((edge.block for edge in self.edges), default=0)
+
+    def reach(self, shape: Shape) -> frozenset[int]:
+        first = self.first_block(shape)
+        return frozenset(edge.query for edge in self.edges if edge.block == first)
 
     def at(self, places: Sequence[int]) -> Self:
         order = {place: number for number, place in enumerate(places)}
@@ -176,6 +169,9 @@ class PatchResidual(Intervention):
 
     def first_block(self, shape: Shape) -> int:
         return max(0, self.boundary - 1) // (2 if shape.feed_forward else 1)
+
+    def reach(self, shape: Shape) -> frozenset[int]:
+        return frozenset(self.positions) if self.boundary else super().reach(shape)
 
     def at(self, places: Sequence[int]) -> Self:
         kept = tuple(number for number, place in enumerate(places) if place in self.positions)

@@ -3,12 +3,11 @@
 Shapes: N questions, T query position, S key position, H heads, L blocks, C kinds of sentence.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from engine.circuits.scoring import Outcomes, Questions, Score
+from engine.circuits.results import HeadLook
+from engine.circuits.scoring import Outcomes, Questions
 from engine.circuits.sites import ADJECTIVE, DECISION, FIRST, NOUNS, RELAYS, SECOND, Sites
 from engine.circuits.trials import Trials
 from engine.circuits.weights import mean_weights
@@ -16,25 +15,6 @@ from engine.circuits.weights import mean_weights
 WEIGHT = 0.1  # a look is one from this mean weight on
 COST = 0.2  # and is part of the circuit if cutting it costs this share of the logit difference
 SOUGHT = {DECISION: (*NOUNS, ADJECTIVE), ADJECTIVE: NOUNS, RELAYS: (*NOUNS, ADJECTIVE)}
-
-
-@dataclass(frozen=True)
-class HeadLook:
-    """One edge of the circuit's graph: a head, at a group of queries, looks at the words of a name.
-
-    weight: mean weight, of the query and the kind of sentence that has most.
-    cost: share of the logit difference lost when this head cannot look there, for the answer that loses more.
-    score: the answers then. part: whether weight and cost reach ``WEIGHT`` and ``COST``.
-    """
-
-    block: int
-    head: int
-    query: str
-    key: str
-    weight: float
-    cost: float
-    score: Score
-    part: bool
 
 
 def head_looks(trials: Trials, sites: Sites) -> list[HeadLook]:

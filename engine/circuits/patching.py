@@ -5,34 +5,17 @@ Source: Meng et al. 2022, "Locating and Editing Factual Associations in GPT", se
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from engine.circuits.capture import Captured, boundaries, run, shape_of
 from engine.circuits.interventions import Intervention, PatchFeedForward, PatchHeads, PatchResidual
+from engine.circuits.results import Patched
 from engine.circuits.scoring import Questions, difference
 from engine.circuits.trials import logits_of_each
 from engine.models.transformer import Transformer
 
 SMALLEST = 1e-4  # a smaller change of the logit difference is rounding: shares of it would be noise
-
-
-@dataclass(frozen=True)
-class Patched:
-    """The share of the logit difference that each patch restores: 0 as nothing does, 1 as everything does.
-
-    boundaries: names of the residual stream's places, R of them. residual: R rows of T. heads: L rows of H.
-    feed_forwards: L, empty for a model without. A share may lie below 0 or above 1.
-    clean, corrupted: the logit differences, answer of the clean sentence less the other, mean over pairs.
-    """
-
-    boundaries: list[str]
-    residual: list[list[float]]
-    heads: list[list[float]]
-    feed_forwards: list[float]
-    clean: float
-    corrupted: float
 
 
 class Pairs:

@@ -6,69 +6,19 @@ Source: chapter, "Winograd circuits"; Wang et al. 2023, "Interpretability in the
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from engine.circuits.attribution import attribution
-from engine.circuits.interventions import Head, MeanHeads, ZeroHeads
-from engine.circuits.looks import HeadLook, answer_kinds, head_looks
-from engine.circuits.scoring import Questions, Score
+from engine.circuits.interventions import MeanHeads, ZeroHeads
+from engine.circuits.looks import answer_kinds, head_looks
+from engine.circuits.results import Head, HeadRole, HeadSet, Roles
 from engine.circuits.sites import ADJECTIVE, NOUNS, Sites
 from engine.circuits.trials import Trials
 from engine.circuits.weights import largest_shift, mean_weights
 
 DROPPED, KEPT = 0.75, 0.95  # accuracy: below the first an ability is gone, from the second on it is whole
-
-
-@dataclass(frozen=True)
-class HeadRole:
-    """One head at the decision.
-
-    weights: mean weight on the positions of each name. moved: the largest total variation between its mean
-    rows for two adjectives, 0 to 1. direct: what it adds to the logit difference by itself, in logits, where
-    the answer is the first noun and where it is the second. zero, mean: the answers with it ablated.
-    """
-
-    block: int
-    head: int
-    weights: dict[str, float]
-    moved: float
-    direct: dict[str, float]
-    zero: Score
-    mean: Score
-
-
-@dataclass(frozen=True)
-class HeadSet:
-    """Some heads, and the answers with all of them ablated to zero and to their means."""
-
-    heads: list[Head]
-    zero: Score
-    mean: Score
-
-
-@dataclass(frozen=True)
-class Roles:
-    """What each head does in one model, all of it measured on the same questions.
-
-    looks: the edges of the graph. noun_carriers, adjective_readers: heads with a look at a noun, or at the
-    adjective, that is part of the circuit; a head may be both. helpers: heads without a role that are needed
-    all the same for ``KEPT`` (for that share of the accuracy, where the model does not reach it), the
-    costliest first. rest: all others.
-    holds: the whole model reaches ``KEPT``, either set ablated leaves less than ``DROPPED``, there are no
-    helpers, and the rest ablated leaves ``KEPT``. Ablated to means.
-    """
-
-    clean: Score
-    heads: list[HeadRole]
-    looks: list[HeadLook]
-    noun_carriers: HeadSet
-    adjective_readers: HeadSet
-    helpers: HeadSet
-    rest: HeadSet
-    holds: bool
 
 
 def find_roles(trials: Trials, names: Mapping[int, str]) -> Roles:

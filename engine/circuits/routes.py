@@ -7,9 +7,9 @@ Source: chapter, "Winograd circuits".
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from engine.circuits.looks import answer_kinds
+from engine.circuits.results import Cut, Route, Verdict
 from engine.circuits.roles import DROPPED, KEPT
 from engine.circuits.sites import ADJECTIVE, DECISION, NOUNS, RELAYS, Sites
 from engine.circuits.trials import Trials
@@ -37,44 +37,6 @@ ROUTES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "block 2 alone": ((NOUNS_2, ADJECTIVE_2), (NOUNS_1, ADJECTIVE_1, RELAYS_2)),
 }
 SEVERAL, MIXED, NONE_FOUND = "several, each enough", "mixed", "none found"
-
-
-@dataclass(frozen=True)
-class Cut:
-    """The accuracy that remains without some channels, and by which noun is the answer."""
-
-    channels: list[str]
-    accuracy: float
-    by_answer: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Route:
-    """One way. needed: the highest accuracy that is left when one of its channels is cut.
-
-    alone: what is left when every channel but its own is cut. taken: by ``DROPPED``, as the module says.
-    """
-
-    name: str
-    channels: list[str]
-    needed: float
-    alone: Cut
-    taken: bool
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The route that a model took, with all the numbers that decided it.
-
-    route: the one of ``ROUTES`` that was taken; else "several, each enough" when two or more reach ``KEPT``
-    alone; else "mixed" when the answer needs a look at the nouns and one at the adjective; else "none found".
-    cuts: every channel cut by itself.
-    """
-
-    route: str
-    clean: Cut
-    cuts: list[Cut]
-    routes: list[Route]
 
 
 def find_route(trials: Trials, names: Mapping[int, str]) -> Verdict:

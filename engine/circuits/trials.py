@@ -1,7 +1,7 @@
 """Many changed runs of the same sentences at once, computed from one run as they are.
 
-A change is tried as one case of a batch. What lies before the first block that it can change is taken from the
-run as it is, and in the last block only the positions whose logits are wanted are computed.
+A change is tried as one case of a batch. What lies before the first block that it can change is taken from
+the run as it is, and in the last block only the positions whose logits are wanted are computed.
 Shapes: C cases, N sentences, T query position, S key position, P wanted positions, D d_model, H heads, K
 d_head, V vocabulary. A first axis of 1 stands for all cases as long as nothing tells them apart.
 """
@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 
 from engine.circuits.capture import Captured, connections, joined, parts_of, read_by, run, shape_of
-from engine.circuits.interventions import Intervention
-from engine.circuits.scoring import Outcomes, Questions, Score, outcomes_of
+from engine.circuits.interventions import Intervention, Shape
+from engine.circuits.results import Score
+from engine.circuits.scoring import Outcomes, Questions, outcomes_of
 from engine.models.mixers import future
 from engine.models.transformer import Transformer
 
 Portions = Sequence[tuple[slice, Captured]]  # runs, each with the place of its sentences among all
 Case = Sequence[Intervention]
 Hook = Callable[[Intervention, Tensor], Tensor]
-TOKENS_AT_ONCE = 32_768  # of all cases of a batch: some 100 MB at d_model 128
+TOKENS_AT_ONCE = 16_384  # of all cases of a batch: some 100 MB at d_model 128
 
 
 class Trials:
@@ -67,26 +68,40 @@ def logits_of_each(
     Raises ValueError: as ``capture.run``.
     """
     shape = shape_of(model, captured.ids)
-    starts = []
-    for case in cases:
+    alike: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for number, case in enumerate(cases):
         for change in case:
             change.check(shape)
-        starts.append(min((change.first_block(shape) for change in case), default=shape.blocks - 1))
+        alike.setdefault(_beginning(case, shape), []).append(number)
     most = max(1, TOKENS_AT_ONCE // captured.ids.numel())
     found: dict[int, Tensor] = {}
-    for start in sorted(set(starts)):
-        numbers = [number for number, at in enumerate(starts) if at == start]
+    for (start, reach), numbers in alike.items():
         for first in range(0, len(numbers), most):
             chunk = numbers[first : first + most]
-            logits = _from(model, captured, start, places, [cases[number] for number in chunk])
+            logits = _from(model, captured, start, reach, places, [cases[number] for number in chunk])
             found.update(zip(chunk, logits, strict=True))
     return torch.stack([found[number] for number in range(len(cases))])
 
 
+def _beginning(case: Case, shape: Shape) -> tuple[int, tuple[int, ...]]:
+    """The first block that a case changes, and the positions whose stream it changes there."""
+    start = min((change.first_block(shape) for change in case), default=shape.blocks - 1)
+    reach = frozenset[int]().union(*(one.reach(shape) for one in case if one.first_block(shape) == start))
+    return start, tuple(sorted(reach))
+
+
 def _from(
-    model: Transformer, captured: Captured, start: int, places: Sequence[int], cases: Sequence[Case]
+    model: Transformer,
+    captured: Captured,
+    start: int,
+    reach: Sequence[int],
+    places: Sequence[int],
+    cases: Sequence[Case],
 ) -> Tensor:
-    """The logits of cases that change nothing before one block. shape: -> (C, N, P, V)"""
+    """The logits of cases that change nothing before one block, and there no other positions.
+
+    shape: -> (C, N, P, V)
+    """
     x = captured.blocks[start].before[None]
     parts = connections(model)
     boundary = sum(map(len, parts[:start])) if start else 0
@@ -94,17 +109,19 @@ def _from(
         x = _each(cases, x, lambda change, x: change.on_residual(0, x))
     for number, (attention, *more) in enumerate(parts[start:], start):
         last = number == len(parts) - 1
-        read = read_by(attention, x)
-        if last:
-            x, cases = x[:, :, list(places)], [[change.at(places) for change in case] for case in cases]
-        y = _attended(attention.sublayer, read, number, list(places) if last else None, cases)
+        queries = list(places if last else reach if number == start else range(x.shape[2]))
+        here = [[change.at(queries) for change in case] for case in cases]
+        y = _attended(attention.sublayer, read_by(attention, x), number, queries, here)
         boundary += 1
-        x = _each(cases, joined(attention, x, y), _on_residual(boundary))
+        x = _each(here, joined(attention, x[:, :, queries], y), _on_residual(boundary))
         for connection in more:
             output = connection.sublayer(read_by(connection, x))
-            output = _each(cases, output, lambda change, y, at=number: change.on_feed_forward(at, y))
+            output = _each(here, output, lambda change, y, at=number: change.on_feed_forward(at, y))
             boundary += 1
-            x = _each(cases, joined(connection, x, output), _on_residual(boundary))
+            x = _each(here, joined(connection, x, output), _on_residual(boundary))
+        if not last:
+            changed, x = x, captured.blocks[number].after.expand(len(x), *captured.embedding.shape).clone()
+            x[:, :, queries] = changed
     logits: Tensor = model.unembedding(model.final_norm(x))
     return logits.expand(len(cases), *logits.shape[1:])
 
@@ -114,27 +131,25 @@ def _on_residual(boundary: int) -> Hook:
 
 
 def _attended(
-    mixer: torch.nn.Module, x: Tensor, block: int, places: list[int] | None, cases: Sequence[Case]
+    mixer: torch.nn.Module, x: Tensor, block: int, queries: list[int], cases: Sequence[Case]
 ) -> Tensor:
-    """What an attention sublayer adds. shape: (C, N, S, D) -> (C, N, T, D), or (C, N, P, D) at ``places``"""
+    """What an attention sublayer adds at some positions. shape: (C, N, S, D) -> (C, N, P, D)"""
     scores, values, output, bias = parts_of(mixer, x.flatten(0, 1))
     if getattr(mixer, "causal", True):
         scores = scores.masked_fill(future(scores), -math.inf)
-    if places is not None:
-        scores = scores[:, :, places]
+    scores = scores[:, :, queries]
     scores, values = (part.unflatten(0, x.shape[:2]) for part in (scores, values))
     scores = _each(cases, scores, lambda change, scores: change.on_scores(block, scores))
     if (empty := scores.isneginf().all(dim=-1)).any():
         _, _, head, query = empty.nonzero()[0].tolist()
-        query = query if places is None else places[query]
         raise ValueError(
-            f"position {query} would see no key in head {head} of block {block} (counted from 0); "
+            f"position {queries[query]} would see no key in head {head} of block {block} (counted from 0); "
             f"leave it at least one edge."
         )
-    mixed = scores.softmax(dim=-1) @ values  # (C, N, H, T, K)
+    mixed = scores.softmax(dim=-1) @ values  # (C, N, H, P, K)
     if not any(type(change).on_heads is not Intervention.on_heads for change in _all(cases)):
-        return torch.einsum("cnhtk,dhk->cntd", mixed, output) + bias
-    heads = torch.einsum("cnhtk,dhk->cnhtd", mixed, output)
+        return torch.einsum("cnhpk,dhk->cnpd", mixed, output) + bias
+    heads = torch.einsum("cnhpk,dhk->cnhpd", mixed, output)
     return _each(cases, heads, lambda change, heads: change.on_heads(block, heads)).sum(dim=2) + bias
 
 

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.circuits import capture
-from engine.circuits.induction import FOUND, HeadScores, by_position, head_scores, pair_of, partners_of
-from engine.circuits.interventions import Head, Intervention, MeanHeads, ZeroHeads
+from engine.circuits.induction import FOUND, by_position, head_scores, pair_of, partners_of
+from engine.circuits.interventions import Intervention, MeanHeads, ZeroHeads
+from engine.circuits.results import Head, HeadScores
 from engine.data import corpus
 from engine.data.languages import shelf
 from engine.data.languages.induction import INDUCTION, Repeats
