@@ -4,6 +4,7 @@ JSON has no NaN and no infinity: such a number is the text that Python writes fo
 """
 
 import dataclasses
+import inspect
 import json
 import math
 import types
@@ -95,7 +96,7 @@ def read_fields(kind: Any, value: Mapping[str, Any], name: str = "it") -> dict[s
 
 @lru_cache(maxsize=256)
 def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+    return get_type_hints(inspect.unwrap(kind))
 
 
 @lru_cache(maxsize=256)
@@ -104,9 +105,8 @@ def _with_default(kind: Any) -> frozenset[str]:
         missing = dataclasses.MISSING
         fields = dataclasses.fields(kind)
         return frozenset(f.name for f in fields if (f.default, f.default_factory) != (missing, missing))
-    optional = len(kind.__defaults__ or ())
-    names = kind.__code__.co_varnames[: kind.__code__.co_argcount]
-    return frozenset(names[len(names) - optional :]) | frozenset(kind.__kwdefaults__ or ())
+    parameters = inspect.signature(kind).parameters.values()
+    return frozenset(one.name for one in parameters if one.default is not inspect.Parameter.empty)
 
 
 def _is(kind: type, value: Any, name: str) -> Any:
