@@ -23,6 +23,7 @@ from lab.shell.watch import redraw_on_change
 from lab.words import plain
 
 SECTION = section("wall.py")
+PREDICTING = 10  # seconds, about
 FIGURE = 552  # px, of one of two
 ROWS_WIDTH, CHAPTER_WIDTH = 672, 432  # px
 ERROR = "wall.error"
@@ -204,14 +205,17 @@ def find(choice: Choice) -> tuple[Plan, Measurement] | None:
             placeholder="Your guess",
             width=240,
         )
-        wanted = probes.button("Predict", settings.key("find"))
+        asked = probes.pressed("Predict", settings.key("find"), choice.layer, PREDICTING)
         said = training.status_line()
+    probes.outdated(asked, choice.layer)
     found = None
-    if wanted:
-        busy = "Predicting in a process of its own; it takes a while the first time"
-        found = probes.attempt(said, busy, lambda: wall_find.longest(choice.layer))
-    if found:
-        said.markdown(f":small[:green[Predicted for {plain(parts.layer_words(choice.layer))}]]")
+    if asked:
+        said.markdown(":small[:primary[Predicting in a process of its own; the first time takes a while]]")
+        try:
+            found = wall_find.longest(asked)
+            said.markdown(f":small[:green[Predicted for {plain(parts.layer_words(asked))}]]")
+        except (ValueError, OSError) as error:
+            said.markdown(f":small[:red[{plain(str(error))}]]")
     card = st.session_state[settings.key("card")]
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title-find"):
         st.markdown("**Longest text that fits** :gray[tokens, over the card’s memory]", width="stretch")

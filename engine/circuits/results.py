@@ -221,3 +221,8 @@ class HeadScores:
 
     previous_token: list[list[float]]
     prefix_matching: list[list[float]]
+
+    def of(self, kind: str) -> list[list[float]]:
+        """Those of a kind, by its field's name."""
+        found: list[list[float]] = getattr(self, kind)
+        return found

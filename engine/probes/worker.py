@@ -1,9 +1,9 @@
 """The warm worker: one process a data folder that holds torch and answers probes, one at a time.
 
-A request is JSON, {"probe", "arguments", "reader"}; what comes back is one JSON object after the other,
-"waiting" while it waits or is computed, and then "result", "refused" with a sentence for the reader, or "bug".
-Requests of several readers take turns, equal ones are computed once. It ends when a probe takes longer than its limit
-or memory beyond the cap, after ten minutes without a request, and when the process that started it is gone.
+A request is JSON, {"probe", "arguments", "reader"}; what comes back is one JSON object after the other:
+"waiting" while it waits or is computed, and then "result", "refused" with a sentence for the reader, or
+"bug". Requests of several readers take turns, equal ones are computed once. It ends when a probe takes longer
+than its limit or memory beyond the cap, after ten minutes without a request, and when the process that started it is gone.
 """
 
 import argparse

@@ -16,6 +16,10 @@ class AllAlike:
     previous_token: float
     prefix_matching: float
 
+    def of(self, kind: str) -> float:
+        """That of a kind, by its field's name."""
+        return float(getattr(self, kind))
+
 
 @dataclass(frozen=True)
 class Formation:
