@@ -102,7 +102,7 @@ class Address:
             self.key()
             if self.worker() and self._listens():
                 return
-            self.end()
+            self._clear()
             log = (self.folder / "log").open("wb")
             process = subprocess.Popen(
                 [*COMMAND, "--parent", str(os.getpid())],
@@ -123,18 +123,12 @@ class Address:
                     raise ProbeError(f"The process that measures does not start: {'; '.join(last)}")
                 time.sleep(0.01)
 
-    def end(self) -> None:
-        """Kill the worker, if there is one, and forget where it listened."""
-        if worker := self.worker():
-            with suppress(psutil.NoSuchProcess):
-                worker.kill()
-            with suppress(psutil.TimeoutExpired):
-                worker.wait(5)
-        _reap()
-        with suppress(OSError):
-            (self.folder / "pid.json").unlink()
-        with suppress(OSError):
-            (self.folder / "socket").unlink()
+    def _clear(self) -> None:
+        """Forget a worker that is gone, or has not come to listen."""
+        end(self.worker())
+        for name in ("pid.json", "socket"):
+            with suppress(OSError):
+                (self.folder / name).unlink()
 
     def _listens(self) -> bool:
         return sys.platform == "win32" or (self.folder / "socket").exists()
@@ -145,6 +139,11 @@ _STARTED: list[subprocess.Popen[bytes]] = []
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
-def _reap() -> None:
-    """A dead child is a zombie until it is asked for."""
+def end(worker: psutil.Process | None) -> None:
+    """Kill a worker and see it gone, unless it is already."""
+    if worker:
+        with suppress(psutil.Error):
+            worker.kill()
+            worker.wait(5)
+    # A dead child is a zombie until it is asked for.
     _STARTED[:] = [process for process in _STARTED if process.poll() is None]

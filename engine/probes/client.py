@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from engine.probes import wire
-from engine.probes.address import Address, code_digest
+from engine.probes.address import Address, code_digest, end
 from engine.probes.errors import ProbeError
 from engine.probes.registry import Probe
 
@@ -105,7 +105,8 @@ def ask(
 
 def _answered(address: Address, request: bytes, meanwhile: Callable[[], None]) -> tuple[dict[str, Any], int]:
     """The answer, and its size in bytes. Raises _Lost: when the worker is gone, or was killed as it hangs."""
-    guard = threading.Timer(SILENCE_SECONDS, address.end)  # a stopped process still takes connections
+    worker = address.worker()
+    guard = threading.Timer(SILENCE_SECONDS, end, (worker,))  # a stopped process still takes connections
     guard.daemon = True
     guard.start()
     try:
@@ -116,8 +117,7 @@ def _answered(address: Address, request: bytes, meanwhile: Callable[[], None]) -
             connection.send_bytes(request)
             while True:
                 if not connection.poll(SILENCE_SECONDS):
-                    address.end()
-                    raise _Lost
+                    raise EOFError
                 data = connection.recv_bytes()
                 answer: dict[str, Any] = json.loads(data)
                 if "waiting" not in answer:
@@ -126,6 +126,7 @@ def _answered(address: Address, request: bytes, meanwhile: Callable[[], None]) -
     except AuthenticationError as error:
         raise ProbeError("The process that measures has another key. Start the lab again.") from error
     except (OSError, EOFError) as error:
+        end(worker)  # it hangs, or is on its way out
         raise _Lost from error
     finally:
         guard.cancel()

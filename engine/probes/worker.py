@@ -3,7 +3,8 @@
 A request is JSON, {"probe", "arguments", "reader"}; what comes back is one JSON object after the other:
 "waiting" while it waits or is computed, and then "result", "refused" with a sentence for the reader, or
 "bug". Requests of several readers take turns, equal ones are computed once. It ends when a probe takes longer
-than its limit or memory beyond the cap, after ten minutes without a request, and when the process that started it is gone.
+than its limit or memory beyond the cap, after ten minutes without a request, and with the process that
+started it.
 """
 
 import argparse
@@ -132,7 +133,7 @@ class Worker:
         import torch
 
         torch.set_num_threads(1)
-        while time.monotonic() - self.queue.touched < IDLE_SECONDS:
+        while self.queue.all() or time.monotonic() - self.queue.touched < IDLE_SECONDS:
             if taken := self.queue.take(1.0):
                 self._compute(*taken)
 
