@@ -19,7 +19,7 @@ from engine.chapter.measurements import MEASUREMENTS, known
 from engine.probes import registry, wire
 from engine.probes.registry import PROBES
 from engine.system import paths
-from engine.system.errors import LabError
+from engine.system.errors import InvalidInput, LabError
 
 
 class _Parser(argparse.ArgumentParser):
@@ -195,7 +195,7 @@ def _probe(options: argparse.Namespace) -> int:
     try:
         arguments = json.loads(options.json)
     except ValueError as error:
-        raise ValueError(f"the arguments are no JSON: {error}.") from error
+        raise InvalidInput(f"the arguments are no JSON: {error}.") from error
     import torch
 
     torch.set_num_threads(1)

@@ -10,8 +10,8 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from engine.probes import client
 from engine.probes.client import Answer, ProbeBug
-from engine.probes.errors import ProbeError
 from engine.probes.registry import Probe
+from engine.system.errors import LabError
 from lab.shell.frame import MEASURE
 from lab.words import MINUS, plain
 
@@ -50,7 +50,7 @@ def section(title: str, lead: str, name: str, *, below: bool = False) -> Iterato
 def ask(probe: Probe[R], meanwhile: Callable[[], object] = lambda: None, **arguments: Any) -> Answer[R]:
     """What a probe finds, for this reader.
 
-    Raises ProbeError, ProbeBug: as ``client.ask``.
+    Raises LabError, ProbeBug: as ``client.ask``.
     """
     context = get_script_run_ctx()
     reader = context.session_id if context else ""
@@ -70,7 +70,7 @@ def attempt(place: "DeltaGenerator", probe: Probe[R], busy: str = BUSY, **argume
         working()
     try:
         answer = ask(probe, working, **arguments)
-    except ProbeError as error:
+    except LabError as error:
         said = str(error)
     except ProbeBug:
         logging.getLogger("attention-lab").exception("The probe %s failed.", probe.name)

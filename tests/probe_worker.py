@@ -7,8 +7,8 @@ import sys
 import time
 
 from engine.probes import registry, worker
-from engine.probes.errors import ProbeError
 from engine.probes.registry import Probe
+from engine.system.errors import LabError
 
 
 def slow(seconds: float = 0.0, note: str = "") -> str:
@@ -24,7 +24,7 @@ def hungry() -> str:
 
 
 def refusing() -> str:
-    raise ProbeError("This is refused.")
+    raise LabError("This is refused.")
 
 
 def failing() -> str:

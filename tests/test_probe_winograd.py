@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from engine.probes.winograd_answers import NAMES, Pair, Subject
 
 from engine.circuits.results import Edge, Head
 from engine.data.languages.winograd import ADJECTIVE, DECISION, FIRST, SECOND, Sentence
 from engine.probes import winograd, winograd_answers
-from engine.probes.winograd_answers import NAMES, Pair, Subject
 from engine.training import checkpoint
 from tests.winograd_models import SEED, SMALL
 

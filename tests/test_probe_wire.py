@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.probes import registry, wire
-from engine.probes.errors import ProbeError
+from engine.system.errors import LabError
 
 
 class Place(NamedTuple):
@@ -103,9 +103,9 @@ def test_every_probe_is_a_function_of_known_types_that_returns_what_is_registere
 
 
 def test_arguments_are_checked_before_anything_is_computed():
-    with pytest.raises(ProbeError, match="the probe has odd; allowed: sentence, seed"):
+    with pytest.raises(LabError, match="the probe has odd; allowed: sentence, seed"):
         registry.ORDER.call({"odd": 1})
-    with pytest.raises(ProbeError, match="the arguments are 3; allowed: one JSON object"):
+    with pytest.raises(LabError, match="the arguments are 3; allowed: one JSON object"):
         registry.ORDER.call(3)
-    with pytest.raises(ProbeError, match="no probe 'odd'; there are: averages, attention"):
+    with pytest.raises(LabError, match="no probe 'odd'; there are: averages, attention"):
         registry.known("odd")

@@ -23,8 +23,8 @@ from pathlib import Path
 import filelock
 import psutil
 
-from engine.probes.errors import ProbeError
 from engine.system import files, paths
+from engine.system.errors import Unavailable
 
 LONGEST = 60  # characters of the folder's own folder, so that a socket in it stays under 100
 START_SECONDS = 30.0
@@ -60,13 +60,13 @@ class Address:
         return cls(folder, at)
 
     def prepare(self) -> None:
-        """Make the folder, or see that it is this user's alone. Raises ProbeError: when it is not."""
+        """Make the folder, or see that it is this user's alone. Raises Unavailable: when it is not."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         if sys.platform == "win32":  # temporary files are the user's own there
             return
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            raise ProbeError(f"{self.folder} belongs to somebody else, or is open to others: remove it.")
+            raise Unavailable(f"{self.folder} belongs to somebody else, or is open to others: remove it.")
 
     def key(self) -> bytes:
         """The secret; made by whoever asks first. Raises OSError: when it cannot be written."""
@@ -95,7 +95,7 @@ class Address:
     def start(self) -> None:
         """See that a worker listens; who asks while another starts one waits for that.
 
-        Raises ProbeError: when none comes up.
+        Raises Unavailable: when none comes up.
         """
         self.prepare()
         with filelock.FileLock(self.folder / "lock"):
@@ -120,7 +120,7 @@ class Address:
                 if process.poll() is not None or time.monotonic() > until:
                     process.kill()
                     last = (self.folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
-                    raise ProbeError(f"The process that measures does not start: {'; '.join(last)}")
+                    raise Unavailable(f"The process that measures does not start: {'; '.join(last)}")
                 time.sleep(0.01)
 
     def _clear(self) -> None:

@@ -13,9 +13,9 @@ from engine.chapter.variants import HEAD_ADDED
 from engine.data import corpus
 from engine.models.mixers import CausalSelfAttention, future
 from engine.models.transformer import Transformer
-from engine.probes.errors import ProbeError
 from engine.probes.models import token_ids, trained, untrained
 from engine.probes.results.attention import Capture
+from engine.system.errors import InvalidInput
 
 
 @torch.no_grad()
@@ -23,7 +23,8 @@ def capture(text: str, weights: Path | None = None) -> Capture:
     """The first attention layer of a model on a text.
 
     weights: a checkpoint trained with the shipped tokenizer; without one, the untrained head of seed 0.
-    Raises ProbeError: when the model has no attention, or the text no token or too many, and as ``trained``.
+    Raises InvalidInput: when the model has no attention, or the text no token or too many; and as
+        ``trained``.
     """
     model = trained(weights) if weights else untrained(HEAD_ADDED.config)
     vocabulary = corpus.shipped_vocabulary()
@@ -37,7 +38,7 @@ def _inputs(model: Transformer, ids: list[int]) -> list[tuple[CausalSelfAttentio
     caught: list[tuple[CausalSelfAttention, Tensor]] = []
     layers = [module for module in model.modules() if isinstance(module, CausalSelfAttention)]
     if not layers:
-        raise ProbeError(f"A model of mixer {model.config.mixer!r} has no queries and keys to look into.")
+        raise InvalidInput(f"A model of mixer {model.config.mixer!r} has no queries and keys to look into.")
     hooks = [layer.register_forward_pre_hook(lambda m, read: caught.append((m, read[0]))) for layer in layers]
     try:
         model(torch.tensor([ids]))

@@ -21,7 +21,7 @@ def compare(weights: Path, text_a: str, text_b: str) -> Comparison:
     """Encode both texts with a leading space and compare what the model makes of them.
 
     weights: a checkpoint trained with the shipped tokenizer.
-    Raises ProbeError: when a text holds no token, or more than the model has positions for.
+    Raises InvalidInput: when a text holds no token, or more than the model has positions for.
     """
     model, vocabulary = trained(weights), corpus.shipped_vocabulary()
     ids = [token_ids(vocabulary, text, model.config.max_positions) for text in (text_a, text_b)]

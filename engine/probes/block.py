@@ -15,9 +15,9 @@ from engine.chapter.variants import BLOCK
 from engine.models.block import FeedForward
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
-from engine.probes.errors import ProbeError
 from engine.probes.models import trained, untrained
 from engine.probes.results.block import Bent, Block, Linearity, Promise, Promises
+from engine.system.errors import InvalidInput
 
 A, B = 2.0, -3.0  # the two factors of a x + b y
 TOKENS = 32
@@ -30,13 +30,13 @@ Layer = Callable[[Tensor], Tensor]
 def parts_of(model: Transformer) -> tuple[CausalSelfAttention, FeedForward]:
     """The first block's attention and feed-forward.
 
-    Raises ProbeError: when it lacks one of them.
+    Raises InvalidInput: when it lacks one of them.
     """
     modules = list(model.modules())
     attention = next((part for part in modules if isinstance(part, CausalSelfAttention)), None)
     feed_forward = next((part for part in modules if isinstance(part, FeedForward)), None)
     if attention is None or feed_forward is None:
-        raise ProbeError("the model has no block of attention and feed-forward; needed: one of each.")
+        raise InvalidInput("the model has no block of attention and feed-forward; needed: one of each.")
     return attention, feed_forward
 
 
@@ -181,7 +181,7 @@ def _refusal(layer: Layer, x: Tensor) -> str:
 def claims(weights: Path | None = None, seed: int = 0) -> Block:
     """Both claims on a block of the chapter's: of a checkpoint, or as torch draws it with seed 0.
 
-    Raises ProbeError: when the checkpoint holds no single block of attention and feed-forward, and as
+    Raises InvalidInput: when the checkpoint holds no single block of attention and feed-forward, and as
         ``trained``.
     """
     model = trained(weights) if weights else untrained(BLOCK.config)

@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from engine.probes import wire
 from engine.probes.address import Address, code_digest, end
-from engine.probes.errors import ProbeError
 from engine.probes.registry import Probe
+from engine.system.errors import LabError, Unavailable
 
 R = TypeVar("R")
 SILENCE_SECONDS = 10.0  # a worker that says nothing for so long hangs
@@ -77,7 +77,7 @@ def ask(
     """What a probe finds. A worker that is killed or hangs is replaced, and asked once more.
 
     reader: for fair turns. meanwhile: called about once a second while it waits; what it raises gives up.
-    Raises ProbeError: when the probe cannot be answered; the message is one sentence. ProbeBug: when it
+    Raises LabError: when the probe cannot be answered; the message is one sentence. ProbeBug: when it
         fails.
     """
     given = wire.plain(arguments)
@@ -94,13 +94,13 @@ def ask(
         except _Lost:
             continue
         if "refused" in answer:
-            raise ProbeError(answer["refused"])
+            raise LabError(answer["refused"])
         if "bug" in answer:
             raise ProbeBug(answer["bug"])
         found = Answer(probe.read(answer["result"]), answer["seconds"])
         kept.put(key, found, size)
         return found
-    raise ProbeError(LOST)
+    raise Unavailable(LOST)
 
 
 def _answered(address: Address, request: bytes, meanwhile: Callable[[], None]) -> tuple[dict[str, Any], int]:
@@ -124,7 +124,7 @@ def _answered(address: Address, request: bytes, meanwhile: Callable[[], None]) -
                     return answer, len(data)
                 meanwhile()
     except AuthenticationError as error:
-        raise ProbeError("The process that measures has another key. Start the lab again.") from error
+        raise Unavailable("The process that measures has another key. Start the lab again.") from error
     except (OSError, EOFError) as error:
         end(worker)  # it hangs, or is on its way out
         raise _Lost from error

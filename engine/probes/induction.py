@@ -24,8 +24,7 @@ from engine.data.languages import shelf
 from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import WITHOUT_HEADS, ModelConfig
 from engine.models.transformer import Transformer
-from engine.probes.errors import ProbeError, for_the_reader
-from engine.probes.models import trained
+from engine.probes.models import for_the_reader, trained
 from engine.probes.results.induction import (
     Ablation,
     AllAlike,
@@ -38,6 +37,7 @@ from engine.probes.results.induction import (
 )
 from engine.runs.spec import RunSpec
 from engine.system import files
+from engine.system.errors import InvalidInput
 
 SCORED = 64  # sequences on which the heads of every kept step are scored
 PASSAGES, LONGEST, SHORTEST = 64, 128, 16  # of a text: how many, their tokens, and those before a repeat
@@ -46,7 +46,7 @@ PASSAGES, LONGEST, SHORTEST = 64, 128, 16  # of a text: how many, their tokens, 
 def trained_on(run: Path) -> tuple[RunSpec, Repeats]:
     """What a run was asked for, and the language of its sequences.
 
-    Raises ProbeError: when the folder holds no run, or one that trained on something else.
+    Raises InvalidInput: when the folder holds no run, or one that trained on something else.
     """
     with for_the_reader():
         try:
@@ -55,18 +55,18 @@ def trained_on(run: Path) -> tuple[RunSpec, Repeats]:
             raise ValueError(f"{run} holds no run: {error}.") from error
         language = shelf.load(spec.corpus)
     if not isinstance(language, Repeats):
-        raise ProbeError(f"run #{run.name} trained on {spec.corpus}; allowed: repeated random tokens.")
+        raise InvalidInput(f"run #{run.name} trained on {spec.corpus}; allowed: repeated random tokens.")
     return spec, language
 
 
 def kept_models(run: Path) -> Iterator[tuple[int, Transformer]]:
     """The model at every kept step, from the first to the last.
 
-    Raises ProbeError: when there is none, or one is damaged.
+    Raises InvalidInput: when there is none, or one is damaged.
     """
     kept = files.kept_weights(run)
     if not kept:
-        raise ProbeError(f"run #{run.name} has kept no weights of its steps; train it again.")
+        raise InvalidInput(f"run #{run.name} has kept no weights of its steps; train it again.")
     for step, path in kept.items():
         yield step, trained(path)
 
@@ -114,12 +114,12 @@ def formation(run: Path) -> Formation:
 def maps(run: Path, period: int) -> Maps:
     """Every head's attention on one sequence, a word said twice, at every kept step.
 
-    Raises ProbeError: when the period is out of range, and as ``kept_models``.
+    Raises InvalidInput: when the period is out of range, and as ``kept_models``.
     """
     spec, language = trained_on(run)
     if not language.shortest <= period <= language.longest:
         allowed = f"{language.shortest} to {language.longest} tokens"
-        raise ProbeError(f"the period is {period}; allowed: {allowed}.")
+        raise InvalidInput(f"the period is {period}; allowed: {allowed}.")
     word = language.halved_rows(spec.seed, 1)[:, :period]
     ids = torch.from_numpy(np.concatenate([word, word], axis=1))
     found = Maps([language.words[token] for token in ids[0].tolist()], [], [], [])
@@ -178,13 +178,13 @@ def ablate(weights: Path, seed: int = 0) -> Ablation:
     """What is left of the accuracy without each head, and without all that share a role or have none.
 
     seed: of the sequences.
-    Raises ProbeError: when the model reads another language, and as ``trained``.
+    Raises InvalidInput: when the model reads another language, and as ``trained``.
     """
     return ablation_of(trained(weights), seed)
 
 
 def ablate_chosen(weights: Path, heads: list[Head], seed: int = 0) -> Without:
-    """What is left without these heads. Raises ProbeError: as ``ablate``, and when the model lacks one."""
+    """What is left without these heads. Raises InvalidInput: as ``ablate``, and when the model lacks one."""
     model = trained(weights)
     return Continued(model, _unseen(model, seed), INDUCTION.known_all).without(heads)[0]
 
@@ -192,7 +192,7 @@ def ablate_chosen(weights: Path, heads: list[Head], seed: int = 0) -> Without:
 def _unseen(model: Transformer, seed: int) -> NDArray[np.int64]:
     if len(INDUCTION.words) != model.config.vocab_size:
         words = f"{len(INDUCTION.words)}, of {INDUCTION.kind}"
-        raise ProbeError(f"the model has {model.config.vocab_size} tokens; allowed: {words}.")
+        raise InvalidInput(f"the model has {model.config.vocab_size} tokens; allowed: {words}.")
     return INDUCTION.unseen_rows(seed)
 
 
@@ -226,7 +226,7 @@ def ablation_of(model: Transformer, seed: int) -> Ablation:
 
 
 def in_texts(models: dict[str, Path], text: str = corpus.TINYSHAKESPEARE, seed: int = 0) -> InTexts:
-    """The scores of models of a text, by a name. Raises ProbeError: as ``in_text`` and ``trained``."""
+    """The scores of models of a text, by a name. Raises InvalidInput: as ``in_text`` and ``trained``."""
     with for_the_reader():
         read = corpus.load(text)
         rows = [in_text(name, trained(path), read, seed) for name, path in models.items()]

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from engine.data import corpus
 from engine.models.mixers import future
 from engine.models.transformer import Transformer
-from engine.probes.errors import ProbeError, for_the_reader
-from engine.probes.models import trained
+from engine.probes.models import for_the_reader, trained
 from engine.probes.results.leaks import Constant, EmptyRow, Sample
+from engine.system.errors import InvalidInput
 from engine.training.evaluation import perplexity
 from engine.training.generation import continued
 
@@ -166,7 +166,7 @@ def sample(weights: Path, corpus_id: str, prompt: str, seed: int) -> Sample:
     """Let a model continue a prompt, and measure it where the answer lies outside its window.
 
     weights: a checkpoint; corpus_id: the text it was trained on.
-    Raises ProbeError: when the prompt holds no token, more than the model has positions for, or the text is
+    Raises InvalidInput: when the prompt holds no token, more than the model has positions for, or the text is
         no longer here.
     """
     model = trained(weights)
@@ -174,7 +174,7 @@ def sample(weights: Path, corpus_id: str, prompt: str, seed: int) -> Sample:
         text = corpus.load(corpus_id)
         ids = text.encode(prompt) if prompt.strip() else []
     if not 1 <= len(ids) <= (limit := model.config.max_positions):
-        raise ProbeError(f"The prompt has {len(ids)} tokens; allowed: 1 to {limit}.")
+        raise InvalidInput(f"The prompt has {len(ids)} tokens; allowed: 1 to {limit}.")
     written = continued(model, text, ids, tokens=SAMPLE_TOKENS, seed=seed)
     held_out = torch.from_numpy(text.held_out_ids.astype("int64"))
     return Sample(written, perplexity(blind_loss(model, held_out)))

@@ -11,8 +11,9 @@ from engine.chapter.experiments import MAX_SEED, NORM_PLACEMENT
 from engine.chapter.measurements import PLACEMENTS
 from engine.data import corpus
 from engine.data.corpus import Corpus
-from engine.probes.errors import ProbeError, for_the_reader
+from engine.probes.models import for_the_reader
 from engine.probes.results.norms import Gradients, Norms
+from engine.system.errors import InvalidInput
 from engine.training.loop import PROJECTIONS, Training
 from engine.training.tasks import TextTask
 
@@ -69,7 +70,7 @@ def measured(measurement_id: str, seed: int) -> list[Gradients]:
 def norms(corpus_id: str | None = None, seed: int = 0, batch: int = BATCH, context: int = CONTEXT) -> Norms:
     """Both placements at one seed. corpus_id: by default the chapter's text, if it is there, else Python's.
 
-    Raises ProbeError: when a number is out of range, or the text cannot be had or is too short.
+    Raises InvalidInput: when a number is out of range, or the text cannot be had or is too short.
     """
     for name, value, low, high in (
         ("seed", seed, 0, MAX_SEED),
@@ -77,7 +78,7 @@ def norms(corpus_id: str | None = None, seed: int = 0, batch: int = BATCH, conte
         ("context", context, 1, MAX_CONTEXT),
     ):
         if not low <= value <= high:
-            raise ProbeError(f"{name} is {value:,}; allowed: {low} to {high:,}.")
+            raise InvalidInput(f"{name} is {value:,}; allowed: {low} to {high:,}.")
     with for_the_reader():
         text = corpus.load(corpus_id or corpus.present_corpus_id()[0], context_length=context)
     return Norms(

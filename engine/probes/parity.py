@@ -18,8 +18,8 @@ from engine.models.config import ModelConfig, ScoreScale
 from engine.models.linear import by_torch_alone
 from engine.models.mixers import CausalSelfAttention, UnmaskedSelfAttention
 from engine.models.positions import NoPositions
-from engine.probes.errors import ProbeError
 from engine.probes.results.parity import Parity, Row
+from engine.system.errors import InvalidInput
 
 PRECISIONS = {
     "bfloat16": torch.bfloat16,
@@ -171,8 +171,8 @@ def _weights(head: CausalSelfAttention) -> list[Tensor]:
 
 
 def parity(seeds: list[int]) -> Parity:
-    """Every comparison of these seeds. Raises ProbeError: when there are too many, or one is out of range."""
+    """Every comparison of these seeds. Raises InvalidInput: when there are too many, or one is too large."""
     if not 1 <= len(seeds) <= MAX_SEEDS or not all(0 <= seed <= MAX_SEED for seed in seeds):
-        raise ProbeError(f"seeds are {seeds}; allowed: 1 to {MAX_SEEDS}, each from 0 to {MAX_SEED:,}.")
+        raise InvalidInput(f"seeds are {seeds}; allowed: 1 to {MAX_SEEDS}, each from 0 to {MAX_SEED:,}.")
     rounding = {name: torch.finfo(dtype).eps for name, dtype in PRECISIONS.items()}
     return Parity(torch.__version__, rounding, compare(seeds))

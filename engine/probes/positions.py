@@ -10,11 +10,11 @@ from engine.chapter.experiments import MAX_SEED, POSITIONS
 from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.probes import schemes
-from engine.probes.errors import ProbeError, for_the_reader
-from engine.probes.models import token_ids, trained, untrained
+from engine.probes.models import for_the_reader, token_ids, trained, untrained
 from engine.probes.results.positions import Diagonals, Knowledge, Order, Places, Rescaled, Table
 from engine.probes.schemes import SCHEMES, TRAINED
 from engine.system import files
+from engine.system.errors import InvalidInput
 
 QUERY, KEY = " king", " the"  # the two tokens of the diagonals
 Weights = dict[str, Path]  # a checkpoint by scheme
@@ -33,7 +33,7 @@ def rescaled(weights: Weights, text: str = corpus.TINYSHAKESPEARE) -> Rescaled:
 def order(sentence: str, seed: int = 0) -> Order:
     """What a change of order does to fresh weights.
 
-    Raises ProbeError: when there are fewer than three tokens, or more than a trained window has.
+    Raises InvalidInput: when there are fewer than three tokens, or more than a trained window has.
     """
     _check_seed(seed)
     vocabulary = corpus.shipped_vocabulary()
@@ -63,15 +63,15 @@ def table(weights: Weights) -> Table:
 
 
 def _models(weights: Mapping[str, Path], needed: Sequence[str] = ()) -> dict[str, Transformer]:
-    """Raises ProbeError: when one is missing or of another scheme, or cannot be read."""
+    """Raises InvalidInput: when one is missing or of another scheme, or cannot be read."""
     if missing := [name for name in needed if name not in weights]:
-        raise ProbeError(f"no weights of {', '.join(missing)} are given.")
+        raise InvalidInput(f"no weights of {', '.join(missing)} are given.")
     if odd := [name for name in weights if name not in SCHEMES]:
-        raise ProbeError(f"weights are given of {odd[0]}; allowed: {', '.join(SCHEMES)}.")
+        raise InvalidInput(f"weights are given of {odd[0]}; allowed: {', '.join(SCHEMES)}.")
     models = {name: trained(path) for name, path in weights.items()}
     for name, model in models.items():
         if model.config.positions != name:
-            raise ProbeError(f"the weights given as {name} are of {model.config.positions}.")
+            raise InvalidInput(f"the weights given as {name} are of {model.config.positions}.")
     return models
 
 
@@ -87,4 +87,4 @@ def _held_out(text: str) -> Tensor:
 
 def _check_seed(seed: int) -> None:
     if not 0 <= seed <= MAX_SEED:
-        raise ProbeError(f"the seed is {seed}; allowed: 0 to {MAX_SEED:,}.")
+        raise InvalidInput(f"the seed is {seed}; allowed: 0 to {MAX_SEED:,}.")

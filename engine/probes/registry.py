@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from engine.probes import wire
-from engine.probes.errors import ProbeError
 from engine.probes.results import (
     attention,
     averages,
@@ -24,6 +23,7 @@ from engine.probes.results import (
     winograd,
 )
 from engine.probes.zoo import Finding
+from engine.system.errors import InvalidInput
 
 R = TypeVar("R")
 QUICK_S = 0.5
@@ -57,16 +57,16 @@ class Probe(Generic[R]):
     def call(self, arguments: Any) -> R:
         """What it finds, of arguments as JSON has them.
 
-        Raises ProbeError: when an argument is missing, left over or of another type, or the probe cannot be
+        Raises InvalidInput: when an argument is missing, left over or of another type, or the probe cannot be
             answered.
         """
         function = self.resolved()
         if not isinstance(arguments, Mapping):
-            raise ProbeError(f"the arguments are {str(arguments)[:80]}; allowed: one JSON object.")
+            raise InvalidInput(f"the arguments are {str(arguments)[:80]}; allowed: one JSON object.")
         try:
             given = wire.read_fields(function, arguments, "the probe")
         except (ValueError, TypeError) as error:
-            raise ProbeError(str(error)) from error
+            raise InvalidInput(str(error)) from error
         return function(**given)
 
     def read(self, value: Any) -> R:
@@ -117,7 +117,7 @@ PROBES: dict[str, Probe[Any]] = {
 
 
 def known(name: str) -> Probe[Any]:
-    """The probe of that name. Raises ProbeError: when there is none; the message lists those there are."""
+    """The probe of that name. Raises InvalidInput: when there is none; the message lists those there are."""
     if name not in PROBES:
-        raise ProbeError(f"no probe {name!r}; there are: {', '.join(PROBES)}.")
+        raise InvalidInput(f"no probe {name!r}; there are: {', '.join(PROBES)}.")
     return PROBES[name]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from engine.chapter.experiments import MAX_SEED
 from engine.data import corpus
-from engine.probes.errors import ProbeError, for_the_reader
-from engine.probes.models import trained
+from engine.probes.models import for_the_reader, trained
 from engine.probes.results.samples import Written
+from engine.system.errors import InvalidInput
 from engine.training.generation import check_sampling, continued
 
 TOKENS = 60
@@ -19,7 +19,7 @@ def samples(
     """The prompt and what each model adds to it, or what is wrong with that model.
 
     weights: checkpoints trained on Tiny Shakespeare. Every model draws from a generator of the same seed.
-    Raises ProbeError: when the prompt holds no token, or a number is out of range.
+    Raises InvalidInput: when the prompt holds no token, or a number is out of range.
     """
     with for_the_reader():
         check_sampling(temperature, None, None)
@@ -29,12 +29,12 @@ def samples(
         ("seed", seed, 0, MAX_SEED),
     ):
         if not low <= value <= high:
-            raise ProbeError(f"{name} is {value}; allowed: {low} to {high}.")
+            raise InvalidInput(f"{name} is {value}; allowed: {low} to {high}.")
     vocabulary = corpus.shipped_vocabulary()
     with for_the_reader():
         ids = vocabulary.encode(prompt) if prompt.strip() else []
     if not ids:
-        raise ProbeError("Type at least one word.")
+        raise InvalidInput("Type at least one word.")
     found = []
     for path in weights:
         try:
@@ -42,6 +42,6 @@ def samples(
             with for_the_reader():
                 text = continued(model, vocabulary, ids, tokens=tokens, temperature=temperature, seed=seed)
             found.append(Written(text, ""))
-        except ProbeError as error:
+        except InvalidInput as error:
             found.append(Written("", str(error)))
     return found

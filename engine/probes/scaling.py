@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from engine.chapter.measurements import WIDTHS
-from engine.probes.errors import ProbeError
 from engine.probes.results.scaling import RandomVectors, RowStatistics, Saturation, Variance
+from engine.system.errors import InvalidInput
 from engine.training.evaluation import FROZEN
 
 PAIRS, ROWS, KEYS = 20_000, 2_000, 64
@@ -91,22 +91,24 @@ def row_statistics(scores: Tensor, arriving: Tensor) -> RowStatistics:
 
 
 def check(pairs: int, rows: int, widths: Sequence[int]) -> None:
-    """Raises ProbeError: when one is out of range; the message gives got and allowed."""
+    """Raises InvalidInput: when one is out of range; the message gives got and allowed."""
     for name, value, low, high in (("pairs", pairs, 2, MAX_PAIRS), ("rows", rows, 1, MAX_ROWS)):
         if not low <= value <= high:
-            raise ProbeError(f"{name} is {value:,}; allowed: {low:,} to {high:,}.")
+            raise InvalidInput(f"{name} is {value:,}; allowed: {low:,} to {high:,}.")
     for width in widths:
         if not 1 <= width <= MAX_WIDTH:
-            raise ProbeError(f"a width is {width:,}; allowed: 1 to {MAX_WIDTH:,}.")
+            raise InvalidInput(f"a width is {width:,}; allowed: 1 to {MAX_WIDTH:,}.")
         if pairs * width > MAX_NUMBERS:
             most = MAX_NUMBERS // width
-            raise ProbeError(f"{pairs:,} pairs of width {width:,}; allowed: at most {most:,} of that width.")
+            raise InvalidInput(
+                f"{pairs:,} pairs of width {width:,}; allowed: at most {most:,} of that width."
+            )
 
 
 def random_vectors(
     pairs: int = PAIRS, rows: int = ROWS, widths: list[int] | None = None, seed: int = 0
 ) -> RandomVectors:
-    """Both at these widths, by default the chapter's. Raises ProbeError: as ``check``."""
+    """Both at these widths, by default the chapter's. Raises InvalidInput: as ``check``."""
     chosen = WIDTHS if widths is None else tuple(widths)
     check(pairs, rows, chosen)
     found = variance(pairs, chosen, seed), saturation(rows, chosen, seed)

@@ -31,8 +31,7 @@ from engine.circuits.weights import rows_by_word
 from engine.data.languages import winograd
 from engine.data.languages.winograd import ANSWER, DECISION, Sentence, Winograd
 from engine.models.transformer import Transformer
-from engine.probes.errors import for_the_reader
-from engine.probes.models import trained
+from engine.probes.models import for_the_reader, trained
 from engine.probes.results.winograd import (
     Answer,
     Attributed,
@@ -100,7 +99,7 @@ def maps(weights: Path, language: Winograd, seed: int, pair: Pair) -> Maps:
 def circuit(weights: Path, language: Winograd, seed: int) -> Circuit:
     """What each head does, every look that it takes and what it costs to cut it, over held-out sentences.
 
-    Raises ProbeError: as ``find_roles``.
+    Raises InvalidInput: as ``find_roles``.
     """
     return circuit_of(_subject(weights, language, seed))
 
@@ -142,7 +141,7 @@ def score(weights: Path, language: Winograd, seed: int) -> Scored:
 
 
 def _subject(weights: Path, language: Winograd, seed: int, pair: Pair | None = None) -> Subject:
-    """Raises ProbeError: when the words are none of the language's, or it is not the model's."""
+    """Raises InvalidInput: when the words are none of the language's, or it is not the model's."""
     with for_the_reader():
         if pair:
             pair.check(language)
@@ -232,7 +231,7 @@ def effects_of(subject: Subject, pair: Pair) -> Effects:
 def changed_by(subject: Subject, pair: Pair, change: Intervention) -> Changed:
     """What one change does to the two sentences and to the held-out ones.
 
-    Raises ProbeError: when it names what the model has not, or leaves a position nothing to see.
+    Raises InvalidInput: when it names what the model has not, or leaves a position nothing to see.
     """
     trials = Trials(subject.model, subject.questions)
     with for_the_reader():

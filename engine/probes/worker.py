@@ -28,7 +28,7 @@ import psutil
 
 from engine.probes import registry, wire
 from engine.probes.address import Address
-from engine.probes.errors import ProbeError
+from engine.system.errors import LabError
 from engine.system.processes import gigabytes, machine_bytes
 
 IDLE_SECONDS = 600.0
@@ -153,7 +153,7 @@ class Worker:
             answer_challenge(connection, self._key)
             request = json.loads(connection.recv_bytes(2**24))
             probe = registry.known(request["probe"])
-        except ProbeError as error:
+        except LabError as error:
             connection.send_bytes(wire.dumps({"refused": str(error)}))
             return
         except (AuthenticationError, OSError, EOFError, ValueError, KeyError, TypeError):
@@ -167,7 +167,7 @@ class Worker:
         try:
             result = wire.plain(job.probe.call(job.arguments))
             answer = {"result": result, "seconds": time.monotonic() - job.began}
-        except ProbeError as error:
+        except LabError as error:
             answer = {"refused": str(error)}
         except Exception:  # a bug: whoever asked shows it as one
             answer = {"bug": traceback.format_exc()}

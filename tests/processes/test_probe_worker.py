@@ -16,9 +16,9 @@ import pytest
 from engine.probes import address, client, worker
 from engine.probes.address import Address
 from engine.probes.client import ProbeBug, ask
-from engine.probes.errors import ProbeError
 from engine.probes.registry import ORDER, ZOO
 from engine.system import paths
+from engine.system.errors import LabError
 from tests.probe_worker import FAILING, HUNGRY, REFUSING, SLOW
 from tests.serving import until
 
@@ -56,9 +56,9 @@ def test_it_answers_and_what_was_answered_is_kept(place):
     assert ask(SLOW, note="b").value != first.value
     assert place.worker().num_threads() >= 1
     assert len(ask(ZOO).value) == 48
-    with pytest.raises(ProbeError, match=r"^This is refused\.$"):
+    with pytest.raises(LabError, match=r"^This is refused\.$"):
         ask(REFUSING)
-    with pytest.raises(ProbeError, match="Type at least one word"):
+    with pytest.raises(LabError, match="Type at least one word"):
         ask(ORDER, sentence=" ")
 
 
@@ -94,13 +94,13 @@ def test_killed_again_and_again_it_costs_one_sentence(place):
 
 
 def test_out_of_memory_it_says_so_and_the_next_request_works(place):
-    with pytest.raises(ProbeError, match=r"^It needed more than 0\.7 GB of memory and was ended\.$"):
+    with pytest.raises(LabError, match=r"^It needed more than 0\.7 GB of memory and was ended\.$"):
         ask(HUNGRY)
     assert ask(SLOW).value
 
 
 def test_too_slow_it_says_so_and_the_next_request_works(place):
-    with pytest.raises(ProbeError, match=r"^It took longer than 3 s and was ended\.$"):
+    with pytest.raises(LabError, match=r"^It took longer than 3 s and was ended\.$"):
         ask(SLOW, seconds=30.0)
     assert ask(SLOW).value
 
@@ -162,7 +162,7 @@ def test_only_who_knows_the_key_is_answered_and_only_the_owner_can_read_it(place
         with pytest.raises(EOFError):
             known.recv_bytes()
     place.folder.chmod(0o755)
-    with pytest.raises(ProbeError, match="open to others"):
+    with pytest.raises(LabError, match="open to others"):
         place.start()
     place.folder.chmod(0o700)
     assert ask(SLOW, note="still").value
