@@ -54,7 +54,7 @@ def ask(probe: Probe[R], meanwhile: Callable[[], object] = lambda: None, **argum
     """
     context = get_script_run_ctx()
     reader = context.session_id if context else ""
-    return client.ask(probe, reader=reader, meanwhile=lambda: meanwhile() and None, **arguments)
+    return client.ask(probe, reader=reader, meanwhile=meanwhile, **arguments)
 
 
 def attempt(place: "DeltaGenerator", probe: Probe[R], busy: str = BUSY, **arguments: Any) -> R | None:

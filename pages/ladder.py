@@ -170,8 +170,7 @@ def probe(name: str, title: str, lead: str, draw: Callable[[Block], None]) -> No
     """A section on one block, and what is drawn of it. name: of its row."""
     with probes.section(title, lead, name):
         opens = weights.chosen(settings.key(name), LADDER.id, ("block",)).get("block")
-    drawn = {"weights": opens.path} if opens else {}
-    if found := probes.attempt(st.empty(), BLOCK, **drawn):
+    if found := probes.attempt(st.empty(), BLOCK, weights=opens.path if opens else None):
         draw(found)
         whose = opens.whose if opens else "as torch draws them, seed 0; no trained block is here yet"
         st.caption(f"Weights: {plain(whose)}.")

@@ -114,14 +114,13 @@ def paths_of(found: dict[str, Weights]) -> dict[str, Path]:
     return {name: one.path for name, one in found.items()}
 
 
-def pressed(name: str, label: str, probe: Probe[R], *schemes: str) -> tuple[R | None, dict[str, Weights]]:
+def pressed(name: str, label: str, probe: Probe[R], *schemes: str) -> tuple[R, dict[str, Weights]] | None:
     """What a probe that takes its time found when its button was last pressed, and of which weights."""
     now = opened(name, *schemes)
     asked = probing.pressed(label, settings.key(name), now, probe.seconds * max(1, len(now)) / 5)
     probing.outdated(asked, now)
-    if not asked:
-        return None, {}
-    return probing.attempt(st.empty(), probe, weights=paths_of(asked)), asked
+    found = probing.attempt(st.empty(), probe, weights=paths_of(asked)) if asked else None
+    return None if found is None else (found, asked)
 
 
 def places() -> None:
@@ -132,8 +131,9 @@ def places() -> None:
         "each position, with the same weights?",
         "places",
     ):
-        found, asked = pressed("places", "Measure", PLACES)
-    if found:
+        answer = pressed("places", "Measure", PLACES)
+    if answer:
+        found, asked = answer
         st.markdown("**Perplexity by position** :gray[log scale, held out, 16 positions a point]")
         with st.container(key="figure-places"):
             drawing.draw(probes.places_chart(found), key="positions.places")
@@ -195,8 +195,9 @@ def rescaling() -> None:
         "by a larger base (NTK-aware). Nothing is trained.",
         "rescaled",
     ):
-        found, asked = pressed("rescaled", "Rescale", RESCALED, "rope")
-    if found:
+        answer = pressed("rescaled", "Rescale", RESCALED, "rope")
+    if answer:
+        found, asked = answer
         st.markdown("**RoPE, three ways to turn** :gray[held-out perplexity, log scale]")
         with st.container(horizontal=True, gap="medium", key="results-rescaled"):
             with st.container(width=bench.TABLE_WIDTH):
@@ -267,8 +268,9 @@ def knowledge() -> None:
         "knowledge",
         below=True,
     ):
-        found, asked = pressed("knowledge", "Read it", KNOWLEDGE)
-    if found:
+        answer = pressed("knowledge", "Read it", KNOWLEDGE)
+    if answer:
+        found, asked = answer
         with st.container(horizontal=True, gap="medium", key="results-knowledge"):
             with st.container(width=bench.TABLE_WIDTH):
                 st.table(probes.knowledge_table(found), border="horizontal", hide_index=True)

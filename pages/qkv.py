@@ -1,5 +1,7 @@
 """Query, key, value: why matching takes two projections and copying a third, trained and looked into."""
 
+from typing import Any
+
 import streamlit as st
 
 from engine.chapter.experiments import QKV
@@ -102,14 +104,14 @@ def _sides(sentence: str) -> list[Side]:
     """The heads that there are: trained, if there are such weights, and untrained."""
     found = weights.chosen(settings.key("look"), QKV.id, ("head-added",)).get("head-added")
     weights.missing(found, "head")
-    wanted: list[tuple[str, str, dict[str, object]]] = []
+    wanted: list[tuple[str, str, dict[str, Any]]] = []
     if found:
         mark = frame.dot("head-added")
         wanted.append(
             (f"{mark} **One head, trained**", f"Weights: {plain(found.whose)}.", {"weights": found.path})
         )
     fresh = "Weights: as torch draws them, seed 0, before the first step."
-    wanted.append((":gray[○] **One head, untrained**", fresh, {"variant_id": "head-added"}))
+    wanted.append((":gray[○] **One head, untrained**", fresh, {}))
     sides, place = list[Side](), st.empty()
     for title, source, model in wanted:
         caught = probes.attempt(place, ATTENTION, text=sentence, **model)

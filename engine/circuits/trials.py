@@ -116,7 +116,7 @@ def _from(
         x = _each(here, joined(attention, x[:, :, queries], y), _on_residual(boundary))
         for connection in more:
             output = connection.sublayer(read_by(connection, x))
-            output = _each(here, output, lambda change, y, at=number: change.on_feed_forward(at, y))
+            output = _each(here, output, _on_feed_forward(number))
             boundary += 1
             x = _each(here, joined(connection, x, output), _on_residual(boundary))
         if not last:
@@ -128,6 +128,10 @@ def _from(
 
 def _on_residual(boundary: int) -> Hook:
     return lambda change, x: change.on_residual(boundary, x)
+
+
+def _on_feed_forward(block: int) -> Hook:
+    return lambda change, output: change.on_feed_forward(block, output)
 
 
 def _attended(

@@ -18,7 +18,6 @@ from engine.probes.results.attention import Capture
 from engine.system.errors import InvalidInput
 
 
-@torch.no_grad()
 def capture(text: str, weights: Path | None = None) -> Capture:
     """The first attention layer of a model on a text.
 
@@ -26,11 +25,19 @@ def capture(text: str, weights: Path | None = None) -> Capture:
     Raises InvalidInput: when the model has no attention, or the text no token or too many; and as
         ``trained``.
     """
-    model = trained(weights) if weights else untrained(HEAD_ADDED.config)
+    return captured(trained(weights) if weights else untrained(HEAD_ADDED.config), text)[0]
+
+
+@torch.no_grad()
+def captured(model: Transformer, text: str) -> list[Capture]:
+    """Every attention layer of a model on a text, from the first block to the last.
+
+    Raises InvalidInput: as ``capture``.
+    """
     vocabulary = corpus.shipped_vocabulary()
     ids = token_ids(vocabulary, text, model.config.max_positions)
-    mixer, x = _inputs(model, ids)[0]
-    return _stages(mixer, x, tuple(vocabulary.pieces(ids)))
+    pieces = tuple(vocabulary.pieces(ids))
+    return [_stages(mixer, x, pieces) for mixer, x in _inputs(model, ids)]
 
 
 def _inputs(model: Transformer, ids: list[int]) -> list[tuple[CausalSelfAttention, Tensor]]:

@@ -71,7 +71,7 @@ def ask(
     probe: Probe[R],
     *,
     reader: str = "",
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], object] = lambda: None,
     **arguments: Any,
 ) -> Answer[R]:
     """What a probe finds. A worker that is killed or hangs is replaced, and asked once more.
@@ -103,7 +103,9 @@ def ask(
     raise Unavailable(LOST)
 
 
-def _answered(address: Address, request: bytes, meanwhile: Callable[[], None]) -> tuple[dict[str, Any], int]:
+def _answered(
+    address: Address, request: bytes, meanwhile: Callable[[], object]
+) -> tuple[dict[str, Any], int]:
     """The answer, and its size in bytes. Raises _Lost: when the worker is gone, or was killed as it hangs."""
     worker = address.worker()
     guard = threading.Timer(SILENCE_SECONDS, end, (worker,))  # a stopped process still takes connections

@@ -21,7 +21,7 @@ MAX_NUMBERS = 100_000_000  # of one drawing: 400 MB
 ROWS_AT_ONCE = 250
 
 
-def variance(pairs: int = PAIRS, widths: Sequence[int] = WIDTHS, seed: int = 0) -> list[dict[str, float]]:
+def variance(pairs: int = PAIRS, widths: Sequence[int] = WIDTHS, seed: int = 0) -> list[Variance]:
     """Variance and standard deviation of q.k for standard normal q and k.
 
     One generator; q is drawn before k, and the widths in the order given: with the defaults, the chapter's
@@ -111,5 +111,11 @@ def random_vectors(
     """Both at these widths, by default the chapter's. Raises InvalidInput: as ``check``."""
     chosen = WIDTHS if widths is None else tuple(widths)
     check(pairs, rows, chosen)
-    found = variance(pairs, chosen, seed), saturation(rows, chosen, seed)
-    return RandomVectors(*found, pairs=pairs, rows=rows, keys=KEYS, seed=seed)
+    return RandomVectors(
+        variance=variance(pairs, chosen, seed),
+        saturation=saturation(rows, chosen, seed),
+        pairs=pairs,
+        rows=rows,
+        keys=KEYS,
+        seed=seed,
+    )

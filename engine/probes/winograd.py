@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from engine.chapter.experiments import MAX_SEED
 from engine.circuits.attribution import attribution
 from engine.circuits.capture import run, shape_of
 from engine.circuits.first_block import scores_under_change
@@ -46,6 +47,7 @@ from engine.probes.results.winograd import (
     Reading,
     Scored,
 )
+from engine.system.errors import InvalidInput
 
 HELD_OUT = 240  # sentences at most
 PATCHED = 30  # pairs of nouns at most: each patch is a run of all of them
@@ -143,6 +145,8 @@ def score(weights: Path, language: Winograd, seed: int) -> Scored:
 def _subject(weights: Path, language: Winograd, seed: int, pair: Pair | None = None) -> Subject:
     """Raises InvalidInput: when the words are none of the language's, or it is not the model's."""
     with for_the_reader():
+        if not 0 <= seed <= MAX_SEED:
+            raise InvalidInput(f"the seed is {seed}; allowed: 0 to {MAX_SEED:,}.")
         if pair:
             pair.check(language)
         return Subject(trained(weights), language, seed)

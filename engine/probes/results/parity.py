@@ -1,5 +1,6 @@
 """Our attention against PyTorch's own. Imports no torch."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -10,7 +11,8 @@ class Row:
     ours: "written out" (weights times V) or "fused" (what training runs); theirs: ``nn.MultiheadAttention``
     or ``F.scaled_dot_product_attention``. magnitude: mean absolute output of theirs; difference: the largest
     absolute one; relative: that over the magnitude. The same of the gradients, of x and of every weight, that
-    a fixed random direction in the output gives. state: "done", or "unsupported" where this CPU lacks it.
+    a fixed random direction in the output gives. state: "done", or "unsupported" where this CPU lacks
+    it and nothing is a number.
     """
 
     precision: str
@@ -24,12 +26,12 @@ class Row:
     ours: str
     theirs: str
     state: str = "done"
-    magnitude: float | None = None
-    difference: float | None = None
-    relative: float | None = None
-    gradient_magnitude: float | None = None
-    gradient_difference: float | None = None
-    gradient_relative: float | None = None
+    magnitude: float = math.nan
+    difference: float = math.nan
+    relative: float = math.nan
+    gradient_magnitude: float = math.nan
+    gradient_difference: float = math.nan
+    gradient_relative: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ class Places:
 
 @dataclass(frozen=True)
 class Turned:
-    """RoPE at one length. way: how its rotation was slowed. factor: by how much."""
+    """RoPE at one length. way: how its rotation was slowed. factor: by how much. perplexity: None beyond all."""
 
     way: str
     length: int
     factor: float
-    perplexity: float
+    perplexity: float | None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import altair as alt
 
 from engine.chapter.definitions import ACCURACY
 from engine.circuits.results import Head
-from engine.probes.results.induction import Formation
+from engine.probes.results.induction import Ablation, Formation
 from lab.bench import tables
 from lab.charts import drawing
 from lab.charts import lines as charts
@@ -43,12 +43,12 @@ def score(value: float | None) -> str:
     return quantity(value, 2)
 
 
-def slot(found: Formation, head: Sequence[int]) -> str:
+def slot(found: Formation | Ablation, head: Sequence[int]) -> str:
     """The colour of a head: that of its role at the end, gray without one."""
     return next((SLOTS[role] for role in SLOTS if tuple(head) in getattr(found, role)), "gray")
 
 
-def mark(found: Formation, head: Sequence[int]) -> str:
+def mark(found: Formation | Ablation, head: Sequence[int]) -> str:
     """A head's dot and name, as Markdown."""
     return f":{slot(found, head)}[●]{NBSP}{head_name(list(head))}"
 
@@ -198,9 +198,9 @@ def _beside(found: Formation, rose: Rise | None) -> str:
         said = "Both scores reach that at the same kept step."
     else:
         said = f"The {first[0][1]} is there first, at step {first[0][0]:,}; the other at {first[1][0]:,}."
-    if rose is None:
-        return said
     at = found.formed
+    if rose is None or at is None:
+        return said
     when = "before" if at < rose.start else "during" if at <= rose.end else "after"
     return (
         f"{said} The accuracy goes from a tenth to nine tenths of its rise between step {rose.start:,.0f} "

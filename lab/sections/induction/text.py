@@ -59,11 +59,10 @@ def remark(found: InTexts) -> str:
 def words(found: InTexts) -> str:
     """Which models have a pair, and why the others cannot or do not."""
     rows = found.rows
-    having = [row for row in rows if row.pair]
+    having = [(row, row.pair) for row in rows if row.pair]
     shallow = [row for row in rows if row.layers < 2]
     said = []
-    for row in having:
-        early, late = row.pair
+    for row, (early, late) in having:
         back = row.random.previous_token[early[0]][early[1]]
         after = row.random.prefix_matching[late[0]][late[1]]
         said.append(

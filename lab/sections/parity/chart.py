@@ -102,7 +102,7 @@ def _columns() -> Spec:
 
 
 def _datasets(comparison: Comparison, mask: str, scale: str) -> dict[str, Rows]:
-    dots, tops = list[Row](), list[Row]()
+    dots, tops = list[dict[str, Any]](), list[dict[str, Any]]()
     for place, precision in enumerate(PRECISIONS):
         measured = comparison.where(precision=precision, mask=mask, scale=scale)
         for name, slot, at in (

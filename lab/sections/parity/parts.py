@@ -161,8 +161,8 @@ def notice(comparison: Comparison, largest: str | None, coarsest: str | None) ->
     worst = max(standard, key=lambda row: row.difference)
     said = [f"You guessed *{plain(LARGEST[largest])}*." if largest else ""]
     said[0] += (
-        f" In float32 the largest difference is **{tiny(worst['difference'])}**, at a mean output of "
-        f"{worst['magnitude']:.3f}; the chapter has {tiny(LARGEST_DIFFERENCE.low)} at {MEAN_OUTPUT.low}."
+        f" In float32 the largest difference is **{tiny(worst.difference)}**, at a mean output of "
+        f"{worst.magnitude:.3f}; the chapter has {tiny(LARGEST_DIFFERENCE.low)} at {MEAN_OUTPUT.low}."
     )
     by_precision = {
         precision: max(row.relative for row in rows)

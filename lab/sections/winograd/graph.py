@@ -98,14 +98,17 @@ class Graph:
 def joined(circuit: Circuit, effects: Effects) -> Graph:
     """Both measurements of one model as what is drawn."""
 
-    def name(one: HeadLook | BlockLook | Effect) -> tuple[object, ...]:
+    def name(one: HeadLook | BlockLook | Effect) -> tuple[int, int | None, str, str]:
         return one.block, one.head, one.query, one.key
 
+    def look(one: HeadLook | BlockLook) -> Look:
+        weight, cost, part = None, None, False
+        if isinstance(one, HeadLook):
+            weight, cost, part = one.weight, one.cost, one.part
+        return Look(*name(one), weight, cost, part, one.score, answers[name(one)])
+
     answers = {name(one): one.answers for one in effects.looks}
-    each = [
-        *(Look(*name(o), o.weight, o.cost, o.part, o.score, answers[name(o)]) for o in circuit.roles.looks),
-        *(Look(*name(o), None, None, False, o.score, answers[name(o)]) for o in circuit.together),
-    ]
+    each = [look(one) for one in (*circuit.roles.looks, *circuit.together)]
     return Graph(circuit.roles, circuit.names, each, effects.answers, effects.tokens)
 
 

@@ -188,7 +188,7 @@ def lens_table(found: Proof) -> "Styler":
 
 def attribution_chart(found: Proof) -> Spec:
     """What every part writes of the logit difference, a bar a sentence's adjective."""
-    bars = [
+    bars: list[dict[str, Any]] = [
         {"part": name, "logits": value, "adjective": one.adjective, "slot": slot}
         for one, slot in zip(found.attribution, ("ink", "gray"), strict=False)
         for name, value in _parts(one)
