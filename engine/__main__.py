@@ -1,4 +1,4 @@
-"""The command line: ``python -m engine list | show | run | reproduce | prepare | bench``.
+"""The command line: ``python -m engine list | show | run | reproduce | prepare | bench | probe``.
 
 Exit codes: 0 done, 1 a run failed (the reason on stderr), 2 wrong arguments (one sentence).
 """
@@ -16,8 +16,10 @@ from engine import commands
 from engine.chapter import report
 from engine.chapter.experiments import EXPERIMENTS, parse_seeds
 from engine.chapter.measurements import MEASUREMENTS, known
+from engine.probes import registry, wire
+from engine.probes.registry import PROBES
 from engine.system import paths
-from engine.system.errors import LabError, Unavailable
+from engine.system.errors import InvalidInput, LabError, Unavailable
 
 
 class _Parser(argparse.ArgumentParser):
@@ -88,6 +90,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="make the shipped reference of it, and of what needs no training",
     )
+
+    text = "measure one thing on fixed weights; prints one JSON document"
+    probe = add("probe", text, _probe)
+    probe.add_argument("name", metavar="NAME", help=f"one of: {', '.join(PROBES)}")
+    text = "its arguments, as one JSON object: names of weights are paths (default {})"
+    probe.add_argument("--json", default="{}", metavar="ARGUMENTS", help=text)
 
     add("prepare", "fetch the text, make tokens of it, time a few steps", _prepare)
     text = "measure this machine: a training step, a sweep, the n x n wall, a card; takes some minutes"
@@ -187,6 +195,19 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 def _prepare(_: argparse.Namespace) -> int:
     commands.prepare()
+    return 0
+
+
+def _probe(options: argparse.Namespace) -> int:
+    probe = registry.known(options.name)
+    try:
+        arguments = json.loads(options.json)
+    except ValueError as error:
+        raise InvalidInput(f"the arguments are no JSON: {error}.") from error
+    import torch
+
+    torch.set_num_threads(1)
+    print(wire.dumps(probe.call(arguments)).decode())
     return 0
 
 

@@ -1,7 +1,7 @@
 """Helpers of every page: numbers as text, a reader's text as it is, settings in the URL."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -73,6 +73,7 @@ class Settings:
     def __init__(self, page: str, names: Sequence[str]) -> None:
         self.page = page
         self.names = tuple(names)
+        self._seeds: dict[str, tuple[Any, Any, Any]] = {}
         self.notices = [
             f"{name} is no setting of this page; it has {', '.join(names)}. Nothing was changed."
             for name in st.query_params
@@ -88,6 +89,7 @@ class Settings:
 
         parse: from the URL's text; raises ValueError with what is allowed. write: its inverse.
         """
+        self._seeds[name] = parse, default, write
         state, key = st.session_state, self.key(name)
         given = st.query_params.get_all(name)
         from_url, notice = self._parsed(name, given, parse, default, write)
@@ -108,6 +110,11 @@ class Settings:
         state[f"{key}:given"] = st.query_params.get_all(name)
         state[f"{key}:kept"] = value
         return value
+
+    def again(self, *names: str) -> None:
+        """Seed these once more: where a fragment begins, which runs without the page around it."""
+        for name in names:
+            self.seed(name, *self._seeds[name])
 
     def _parsed(
         self, name: str, given: list[str], parse: Callable[[str], T], default: T, write: Callable[[T], str]

@@ -12,6 +12,7 @@ from lab.bench.sweep import difference
 from lab.bench.training import Rows
 from lab.charts import drawing, lines
 from lab.charts.lines import Across, Curve, Frame, Line
+from lab.sections.averages.order import order_blindness
 from lab.settings import Settings, as_it_is, hold, whole
 from lab.shell import frame
 from lab.shell.chapter import section
@@ -57,14 +58,13 @@ def order() -> None:
         "trained average gives both the same summary, and so the same guess at the next token.",
         width=frame.MEASURE,
     )
+    settings.again("first", "second")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         first = st.text_input("One sentence", key=settings.key("first"), max_chars=300, width=400)
         second = st.text_input(
             "The same words, otherwise", key=settings.key("second"), max_chars=300, width=400
         )
-        probes.button("Compare", settings.key("order"))
-    if probes.asked(settings.key("order")):
-        probes.order_blindness(AVERAGES.id, ("average", "average-positions"), first, second)
+    order_blindness(settings.key("order"), ("average", "average-positions"), first, second)
 
 
 def paragraph() -> None:
@@ -85,10 +85,9 @@ def paragraph() -> None:
         other = st.text_area(
             "In your order", key=shuffled, height=120, width=training.HALF, persist_state="session"
         )
-    probes.button("Shuffle", settings.key("shuffle"), on_click=_shuffle, args=(yours, shuffled))
-    if probes.asked(settings.key("shuffle")):
-        one_line = (" ".join(text.split()), " ".join(other.split()))
-        probes.order_blindness(AVERAGES.id, ("average",), *one_line)
+    st.button("Shuffle", key=settings.key("shuffle"), on_click=_shuffle, args=(yours, shuffled), width=160)
+    one_line = (" ".join(text.split()), " ".join(other.split()))
+    order_blindness(settings.key("paragraph"), ("average",), *one_line)
 
 
 def _shuffle(source: str, target: str) -> None:
@@ -146,7 +145,7 @@ frame.header(
 )
 training.show(AVERAGES, settings, notice)
 frame.sources(AVERAGES.models, "The code of the four models")
-order()
-paragraph()
+probes.beside(order)
+probes.beside(paragraph)
 dilution()
 frame.footer(SECTION)

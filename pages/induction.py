@@ -9,7 +9,8 @@ import streamlit as st
 from engine.chapter.definitions import ACCURACY
 from engine.chapter.experiments import MAX_SEED, parse_seeds
 from engine.chapter.language_experiments import INDUCTION
-from lab import probes
+from engine.probes.registry import ABLATE, FORMATION, IN_TEXTS
+from lab import probes, weights
 from lab.bench import instruments
 from lab.bench import training as bench
 from lab.bench.instruments import OWN, Choice
@@ -18,7 +19,7 @@ from lab.charts import panels
 from lab.sections.induction import formation as induction_formation
 from lab.sections.induction import parts, probe, text, view
 from lab.sections.induction.parts import HOW_GUESSES, LOSS, ONE, REPEAT_GUESSES, SCORE, TWO
-from lab.sections.induction.probe import BUSY, FOUND, PERIODS, Subject
+from lab.sections.induction.probe import FOUND, PERIODS, Subject
 from lab.settings import Settings, one_of, whole
 from lab.shell import export, frame
 from lab.shell.chapter import section
@@ -97,29 +98,34 @@ def noticed(now: Sweep) -> str:
 
 def subject_of(sweep: Sweep) -> Subject | None:
     """The model that the sections below look into, of the chosen kind and seed."""
-    found = probe.subjects(sweep, st.session_state[settings.key("of")])
+    variant = st.session_state[settings.key("of")]
+    usual = probe.usual(sweep, variant)
     key, wanted = settings.key("seed"), st.session_state[settings.key("seed")]
-    if not found:
-        return None
-    if wanted is not None and wanted not in found:
+    found = probe.subjects(sweep, variant, weights.switched(settings.key("of"), usual))
+    if found and wanted is not None and wanted not in found:
         there = ", ".join(map(str, found))
-        st.markdown(
-            f":orange[Seed {wanted} is none of those trained here: {there}. Used: {next(iter(found))}.]"
-        )
-    if wanted not in found:
+        used = next(iter(found))
+        st.markdown(f":orange[There is no model of seed {wanted} here, only of {there}. Used: {used}.]")
+    if found and wanted not in found:
         st.session_state[key] = next(iter(found))
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-subject"):
         st.segmented_control(
             "Look into", list(MODELS), format_func=MODELS.__getitem__, key=settings.key("of"), required=True
         )
-        st.selectbox("Seed", list(found), key=key, width=120)
+        weights.switch(settings.key("of"), usual)
+        if found:
+            st.selectbox("Seed", list(found), key=key, width=120)
+    if not found:
+        weights.missing(found)
+        return None
     subject = found[st.session_state[key]]
-    st.caption(f"The next two sections are about this model: {plain(subject.whose)}.")
+    st.caption(f"The next two sections are about this model: {plain(subject.weights.whose)}.")
     return subject
 
 
 def formation(sweep: Sweep, subject: Subject | None) -> None:
     """Scores over the kept steps, and the two heads at one of them."""
+    settings.again("at", "period", "row", "left", "right")
     with probes.section(
         "When does it form?",
         "Those papers describe a circuit of two heads. One looks one token back and writes down what it saw; "
@@ -127,60 +133,63 @@ def formation(sweep: Sweep, subject: Subject | None) -> None:
         "last time. Score every head for both, at every step whose weights were kept.",
         "formation",
     ):
-        asked = probes.button("Find the heads", settings.key("find"))
+        if subject and subject.run:
+            asked = probes.pressed("Find the heads", settings.key("find"), subject, FORMATION.seconds)
         said = bench.status_line()
     if subject is None:
         said.markdown(f":small[{NOTHING}]")
     elif subject.run is None:
-        said.markdown(":small[:gray[Of this model only the end is here. Train it above for its steps.]]")
+        said.markdown(
+            ":small[:gray[Of this model only the final weights are available. Train it above for its steps.]]"
+        )
     elif asked:
-        measured = probes.attempt(said, BUSY, lambda: probe.formation(subject))
-        if measured:
-            said.markdown(
-                f":small[:green[Scored {len(measured['steps'])} steps in {measured['seconds']:.1f} s]]"
-            )
-            view.over_steps(settings, measured, curves_of(sweep, subject))
-            view.side_by_side(settings, measured, subject)
+        probes.outdated(asked, subject)
+        if measured := probes.attempt(said, FORMATION, run=asked.run):
+            view.over_steps(settings, measured, curves_of(sweep, asked))
+            view.side_by_side(settings, measured, asked)
 
 
 def curves_of(sweep: Sweep, subject: Subject) -> induction_formation.Curves:
     """What the run recorded over its steps."""
-    run = next(run for run in sweep.measured.values() if sweep.store.directory(run.id) == subject.run)
-    return {metric: sweep.curve(run, metric).points for metric in (ACCURACY, LOSS, SCORE)}
+    assert subject.weights.run is not None  # or it had kept none
+    return {metric: sweep.curve(subject.weights.run, metric).points for metric in (ACCURACY, LOSS, SCORE)}
 
 
 def ablation(subject: Subject | None) -> None:
     """Heads taken away: those with a role together, each alone, and a set of the reader's."""
+    settings.again("heads")
     with probes.section(
         "Ablate either, and what is left?",
         "A map shows where a head looks, not what that is worth. Take heads away, by zeros or by what they "
         "add on average at each position, and let the model continue the same unseen sequences.",
         "ablation",
     ):
-        asked = probes.button("Ablate", settings.key("ablate"))
+        if subject:
+            asked = probes.pressed("Ablate", settings.key("ablate"), subject, ABLATE.seconds)
         said = bench.status_line()
     if subject is None:
         said.markdown(f":small[{NOTHING}]")
-        return
-    if not asked:
-        said.markdown(":small[:gray[Takes a few seconds, in a process of its own]]")
-        return
-    if found := probes.attempt(said, BUSY, lambda: probe.ablation(subject)):
-        view.ablated(settings, found, subject, said)
+    elif asked:
+        probes.outdated(asked, subject)
+        one = asked.weights
+        if found := probes.attempt(said, ABLATE, weights=one.path, seed=one.seed):
+            view.ablated(settings, found, asked)
 
 
 def over_seeds(choice: Choice, sweep: Sweep) -> None:
     """Every seed that was trained, and when its pair forms."""
+    subjects = [one for one in probe.subjects(sweep, TWO, weights.YOURS).values() if one.run]
     with probes.section(
         "Does it always form?",
         "One seed is one throw. Train five above, and look for the step of formation in each: same rule, "
         "same kept steps.",
         "seeds",
     ):
-        asked = probes.button("Find the steps", settings.key("steps"))
+        seconds = FORMATION.seconds * max(1, len(subjects))
+        asked = probes.pressed("Find the steps", settings.key("steps"), subjects, seconds)
         said = bench.status_line()
-    subjects = [one for one in probe.subjects(sweep, TWO).values() if one.run]
-    formed = steps_formed(subjects, said) if asked else {}
+    probes.outdated(asked, subjects)
+    formed = steps_formed(asked, said) if asked else {}
     if not subjects:
         said.markdown(f":small[{NOTHING}]")
     with st.container(horizontal=True, gap="medium", key="results-seeds"):
@@ -194,16 +203,14 @@ def over_seeds(choice: Choice, sweep: Sweep) -> None:
 
 
 def steps_formed(subjects: Sequence[Subject], said: "DeltaGenerator") -> dict[int, int | None]:
-    """The step of formation by seed, one process a seed; without those that could not be measured."""
+    """The step of formation by seed; without those that could not be measured."""
     formed: dict[int, int | None] = {}
     for number, one in enumerate(subjects, start=1):
-        busy = f"Seed {one.seed}, {number} of {len(subjects)}, in a process of its own"
-        found = probes.attempt(said, busy, partial(probe.formation, one))
+        busy = f"Seed {one.weights.seed}, {number} of {len(subjects)}"
+        found = probes.attempt(said, FORMATION, busy, run=one.run)
         if found is None:  # the line says why
             return formed
-        formed[one.seed] = found["formed"]
-    if formed:
-        said.markdown(f":small[:green[{len(formed)} of {len(subjects)} runs measured]]")
+        formed[one.weights.seed] = found.formed
     return formed
 
 
@@ -215,23 +222,23 @@ def in_text() -> None:
         "heads that is here; and what a repeat is worth to it, in nats.",
         "text",
     ):
-        asked = probes.button("Look for it", settings.key("text"))
+        models = probe.text_models(settings.key("text"))
+        asked = probes.pressed("Look for it", settings.key("text"), models, IN_TEXTS.seconds)
         said = bench.status_line()
-    if not asked:
-        return
-    models = probe.text_models()
+    probes.outdated(asked, models)
     if not models:
         said.markdown(":small[:gray[No model of Shakespeare with heads is here. Train one on Ladder.]]")
-    elif found := probes.attempt(said, BUSY, lambda: probe.in_text(models)):
-        said.markdown(f":small[:green[Measured in {found['seconds']:.1f} s]]")
-        with st.container(horizontal=True, gap="medium", key="results-text"):
-            with st.container(width=bench.TABLE_WIDTH):
-                for table in (text.gains(found), text.results(found)):
-                    st.table(table, border="horizontal", hide_index=True)
-                st.caption(f"{text.remark(found)} {text.sources(models)}")
-            with st.container(width=bench.NOTICE_WIDTH):
-                st.subheader("What to notice", anchor=False)
-                st.markdown(text.words(found))
+    elif asked:
+        paths = {name: one.path for name, one in asked.items()}
+        if found := probes.attempt(said, IN_TEXTS, models=paths):
+            with st.container(horizontal=True, gap="medium", key="results-text"):
+                with st.container(width=bench.TABLE_WIDTH):
+                    for table in (text.gains(found), text.results(found)):
+                        st.table(table, border="horizontal", hide_index=True)
+                    st.caption(f"{text.remark(found)} {weights.whose(asked)}")
+                with st.container(width=bench.NOTICE_WIDTH):
+                    st.subheader("What to notice", anchor=False)
+                    st.markdown(text.words(found))
 
 
 settings = Settings("induction", NAMES)
@@ -259,9 +266,12 @@ sweep, refused = bench.asked((INDUCTION,), choice)
 training(choice, sweep, refused)
 frame.sources(INDUCTION.models, "The code of the two models")
 subject = subject_of(sweep)
-formation(sweep, subject)
-ablation(subject)
-over_seeds(choice, sweep)
-in_text()
+for part in (
+    partial(formation, sweep, subject),
+    partial(ablation, subject),
+    partial(over_seeds, choice, sweep),
+    in_text,
+):
+    probes.beside(part)
 bench.watch(sweep)
 frame.footer(SECTION)

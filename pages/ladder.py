@@ -1,14 +1,17 @@
 """The ladder: every part of a block on a rung of its own, what it buys and what it costs."""
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
 from engine.chapter.experiments import LADDER
 from engine.models.config import ModelConfig
+from engine.probes.registry import BLOCK, SAMPLES
+from engine.probes.results.block import Block
 from engine.runs.spec import RunSpec
 from engine.runs.store import open_store
-from lab import probes
+from lab import probes, weights
 from lab.bench import instruments
 from lab.bench import training as bench
 from lab.bench.instruments import Choice
@@ -16,7 +19,6 @@ from lab.bench.sweep import Sweep
 from lab.charts import drawing, lines
 from lab.sections.ladder import notice, parts, view
 from lab.sections.ladder import own as ladder_own
-from lab.sections.ladder import probe as ladder_probe
 from lab.sections.ladder import samples as ladder_samples
 from lab.sections.ladder.notice import BEST_GUESSES, BUYS_GUESSES
 from lab.sections.ladder.own import of_the_ladder, of_the_reader
@@ -28,8 +30,7 @@ from lab.shell.chapter import section
 from lab.words import count, plain
 
 SECTION = section("ladder.py")
-BUSY = "Measuring in a process of its own, some seconds"
-WRITING = "Writing in a process of its own, some seconds"
+WRITING = "Writing 60 tokens with each model"
 
 
 def guesses() -> None:
@@ -165,18 +166,14 @@ def norms() -> None:
     )
 
 
-def probe(name: str, title: str, lead: str, draw: Callable[[ladder_probe.Measured], None]) -> None:
-    """A section of one button, and what is drawn of the measurement once it was pressed."""
+def probe(name: str, title: str, lead: str, draw: Callable[[Block], None]) -> None:
+    """A section on one block, and what is drawn of it. name: of its row."""
     with probes.section(title, lead, name):
-        asked = probes.button("Measure", settings.key(name))
-        said = bench.status_line()
-    if not asked:
-        said.markdown(":small[:gray[Takes a few seconds, in a process of its own]]")
-    elif found := probes.attempt(said, BUSY, ladder_probe.measure):
-        measured, whose = found
-        of_what = f":gray[; {plain(whose)}]" if name == "linear" else ""  # norms have no weights yet
-        said.markdown(f":small[:green[Measured in {measured['seconds']:.1f} s]{of_what}]")
-        draw(measured)
+        opens = weights.chosen(settings.key(name), LADDER.id, ("block",)).get("block")
+    if found := probes.attempt(st.empty(), BLOCK, weights=opens.path if opens else None):
+        draw(found)
+        whose = opens.whose if opens else "as torch draws them, seed 0; no trained block is here yet"
+        st.caption(f"Weights: {plain(whose)}.")
 
 
 def build(own: ModelConfig | None, refusal: str, choice: Choice, everything: Sweep) -> Sweep:
@@ -210,8 +207,10 @@ def build(own: ModelConfig | None, refusal: str, choice: Choice, everything: Swe
     return mine
 
 
-def samples(own: ModelConfig | None, prompt: str, temperature: str) -> None:
+def samples(own: ModelConfig | None) -> None:
     """What every rung writes after the same words."""
+    settings.again("prompt", "temperature")
+    prompt, temperature = (str(st.session_state[settings.key(name)]) for name in ("prompt", "temperature"))
     with probes.section(
         "What does each rung write?",
         "The same beginning for all, and the same random numbers. Perplexity is a figure; this is what it "
@@ -222,15 +221,16 @@ def samples(own: ModelConfig | None, prompt: str, temperature: str) -> None:
         st.segmented_control(
             "Temperature", TEMPERATURES, key=settings.key("temperature"), required=True, width="content"
         )
-        asked = probes.button("Write", settings.key("write"))
-        said = bench.status_line()
-    if not asked:
-        return
-    models = ladder_samples.models(own)
-    texts = probes.attempt(said, WRITING, lambda: ladder_samples.written(models, prompt, temperature))
-    if texts is not None:
-        said.empty()
-        ladder_samples.draw(models, texts)
+        models = ladder_samples.models(settings.key("write"), own)
+        now = (ladder_samples.present(models), prompt, float(temperature))
+        asked = probes.pressed("Write", settings.key("write"), now, SAMPLES.seconds)
+    probes.outdated(asked, now)
+    if asked and asked[0]:
+        paths, prompt, warmth = asked
+        place = st.empty()
+        arguments = {"weights": list(paths.values()), "prompt": prompt, "temperature": warmth}
+        if texts := probes.attempt(place, SAMPLES, WRITING, **arguments):
+            ladder_samples.draw(models, dict(zip(paths, texts, strict=True)))
 
 
 settings = Settings(
@@ -245,8 +245,8 @@ frame.header(
 settings.seed("buys", one_of("buys", tuple(BUYS_GUESSES)), None)
 settings.seed("best", one_of("best", tuple(BEST_GUESSES)), None)
 settings.seed("width", one_of("width", WIDTHS), "128")
-prompt = settings.seed("prompt", as_it_is, "ROMEO: I will")
-temperature = settings.seed("temperature", one_of("temperature", TEMPERATURES), "0.8")
+settings.seed("prompt", as_it_is, "ROMEO: I will")
+settings.seed("temperature", one_of("temperature", TEMPERATURES), "0.8")
 ladder_own.seed(settings)
 choice = bench.choose(LADDER, settings)
 guesses()
@@ -259,9 +259,9 @@ training(choice, joined, refused)
 frame.sources(LADDER.models, f"The code of the {count(len(LADDER.variants))} rungs")
 both = dropout(choice, sweep)
 sizes(new)
-linearity()
-norms()
+probes.beside(linearity)
+probes.beside(norms)
 mine = build(own, refusal, choice, joined)
-samples(new, prompt, temperature)
+probes.beside(partial(samples, new))
 bench.watch(joined, both, mine)
 frame.footer(SECTION)

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
@@ -10,6 +9,8 @@ import streamlit as st
 from engine.chapter.experiments import MASK
 from engine.chapter.variants import HEAD_ADDED, UNMASKED
 from engine.probes import masks
+from engine.probes.registry import CONSTANTS, EMPTY_ROWS, LEAK_SAMPLE
+from engine.probes.results.leaks import EmptyRow
 from lab import probes
 from lab.bench import training
 from lab.bench.training import Rows
@@ -20,9 +21,6 @@ from lab.settings import Settings, as_it_is, one_of, whole
 from lab.shell import frame
 from lab.shell.chapter import section
 from lab.words import quantity
-
-if TYPE_CHECKING:
-    from engine.probes.leaks import EmptyRow
 
 SECTION = section("mask.py")
 LENGTHS = ("6", "16", "64", "128")
@@ -164,6 +162,7 @@ def mask_value() -> None:
         "number does as long as no score comes near it and the type can hold it.",
         width=frame.MEASURE,
     )
+    settings.again("type", "size")
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-values"):
         st.segmented_control("Type", parts.TYPES, key=settings.key("type"), required=True, width="content")
         st.select_slider(
@@ -173,13 +172,10 @@ def mask_value() -> None:
             key=settings.key("size"),
             width=360,
         )
-        probes.button("Measure", settings.key("values"))
-    if not probes.asked(settings.key("values")):
+    measured = probes.attempt(st.empty(), CONSTANTS, sizes=list(parts.SIZES))
+    if measured is None:
         return
-    place = st.empty()
-    place.caption(parts.LOADING)
-    found = parts.constants()
-    place.empty()
+    found = {(one.kind, one.value): one for one in measured}
     kind, size = st.session_state[settings.key("type")], float(st.session_state[settings.key("size")])
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=528):
@@ -200,13 +196,15 @@ def mask_value() -> None:
 def nothing_left() -> None:
     """A row in which every key is masked."""
     st.subheader("A row with nothing to see", anchor=False)
-    found = parts.empty_rows()
+    found = probes.attempt(st.empty(), EMPTY_ROWS)
     st.markdown(
         "When padding stands before a text, a causal mask and a padding mask together can leave a row no key "
         "at all. Its largest score is −∞, softmax takes −∞ from −∞, and that is NaN. Here the third of six "
         "rows is such a row, and the loss leaves it out.",
         width=frame.MEASURE,
     )
+    if found is None:
+        return
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=training.TABLE_WIDTH):
             parts.empty_row_table(found)
@@ -215,7 +213,7 @@ def nothing_left() -> None:
             st.markdown(_remedies(found))
 
 
-def _remedies(found: "Sequence[EmptyRow]") -> str:
+def _remedies(found: Sequence[EmptyRow]) -> str:
     poisoned = [one for one in found if one.nan_gradients]
     quiet = [one for one in found if one.like == "mean"]
     said = [
@@ -241,15 +239,22 @@ def leak_test() -> None:
     )
     training.show(MASK, settings, notice, low=1.0)
     frame.sources(MASK.models, "The code of the two models")
+    probes.beside(cheat)
+
+
+def cheat() -> None:
+    """What a model without a mask writes."""
     st.subheader("What does the cheat write?", anchor=False)
     st.markdown(
         "Writing, no model has the answer before it: the next token does not exist yet.", width=frame.MEASURE
     )
+    settings.again("prompt")
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-write"):
         prompt = st.text_input("Begins with", key=settings.key("prompt"), max_chars=200, width=400)
-        probes.button("Write", settings.key("write"))
-    if probes.asked(settings.key("write")):
-        parts.samples(MASK.variants, prompt, 0)
+        asked = probes.pressed("Write", settings.key("write"), prompt, 2 * LEAK_SAMPLE.seconds)
+    probes.outdated(asked, prompt)
+    if asked is not None:
+        parts.samples(MASK.variants, asked, 0)
 
 
 def notice(rows: Rows) -> str:
@@ -290,6 +295,6 @@ settings.show_notices()
 settings.notices = []  # the bench says its own
 three_ways()
 grid()
-mask_value()
+probes.beside(mask_value)
 leak_test()
 frame.footer(SECTION)

@@ -1,9 +1,12 @@
 """Norm placement: twelve blocks, the norm before each sublayer or on the stream, with and without warmup."""
 
+from functools import partial
+
 import streamlit as st
 
 from engine.chapter.experiments import NORM_PLACEMENT
 from engine.chapter.variants import POST_NORM, POST_NORM_WARMUP, PRE_NORM, PRE_NORM_WARMUP
+from engine.probes.registry import NORMS
 from engine.runs.store import open_store
 from lab import probes
 from lab.bench import instruments, training
@@ -21,8 +24,6 @@ from lab.shell.chapter import section
 from lab.words import count, quantity
 
 SECTION = section("norm.py")
-MEASURED = "norm.measured"
-BUSY = "Measuring in a process of its own, about ten seconds a seed"
 NARROW, WIDE = 464, 640  # px
 
 
@@ -67,8 +68,10 @@ def budget_line(choice: Choice) -> str:
     )
 
 
-def before(choice: Choice, which: str) -> None:
+def before(choice: Choice) -> None:
     """The gradients of two untrained models."""
+    settings.again("of")
+    which = str(st.session_state[settings.key("of")])
     with probes.section(
         "Before the first step",
         "The usual explanation looks at the very beginning: put a norm on the stream, and the gradient that "
@@ -83,24 +86,15 @@ def before(choice: Choice, which: str) -> None:
             required=True,
         )
         now = (choice.seeds, choice.corpus_id)
-        st.button(
-            "Measure gradients",
-            key=settings.key("measure"),
-            width=160,
-            on_click=_ask,
-            args=now,
-            disabled=bool(choice.lacks),
-        )
+        key, seconds = settings.key("measure"), NORMS.seconds * max(1, len(choice.seeds))
+        asked = None
+        if not choice.lacks:
+            asked = probes.pressed("Measure gradients", key, now, seconds)
         said = training.status_line()
-    measured = None
-    if asked := st.session_state.get(MEASURED):
-        measured = probes.attempt(said, BUSY, lambda: start.measure(*asked))
-    elif choice.lacks:
+    if choice.lacks:
         said.markdown(f":small[:gray[{choice.lacks}]]")
-    if measured:
-        rest = "" if asked == now else ", for other seeds or another text. Measure again for what is set now"
-        color = "gray" if rest else "green"
-        said.markdown(f":small[:{color}[Measured in {measured.seconds:.1f} s{rest}]]")
+    probes.outdated(asked, now)
+    measured = start.measured(said, *asked) if asked else None
     chapters = measured is None or measured.of_the_chapters_text
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title-start"):
         st.markdown(f"**Gradient norm of {MEASURES[which]}** :gray[per block, untrained]", width="stretch")
@@ -122,10 +116,6 @@ def before(choice: Choice, which: str) -> None:
     if measured:
         with st.expander("All twelve blocks"):
             st.table(start.every_block(measured, which), border="horizontal", hide_index=True)
-
-
-def _ask(seeds: tuple[int, ...], corpus_id: str) -> None:
-    st.session_state[MEASURED] = (seeds, corpus_id)
 
 
 def during(sweep: Sweep, last: int) -> None:
@@ -254,7 +244,7 @@ frame.header(
 choice, sweep = training.show(NORM_PLACEMENT, settings, notice, alone=False)
 st.caption(budget_line(choice))
 frame.sources((PRE_NORM, POST_NORM), "The code of the two, and what differs")
-before(choice, which)
+probes.beside(partial(before, choice))
 during(sweep, NORM_PLACEMENT.budget(choice.budget).steps)
 training.watch(sweep, breaking(choice, Cut(over, warmup, rate)))
 frame.footer(SECTION)

@@ -5,6 +5,8 @@ import streamlit as st
 from engine.chapter.experiments import parse_seeds
 from engine.chapter.measurements import PARITY, PRECISIONS
 from engine.probes import zoo
+from engine.probes.registry import PARITY as PARITY_PROBE
+from engine.probes.registry import ZOO
 from engine.sandbox import judge, process
 from lab import probes
 from lab.bench import instruments
@@ -56,8 +58,9 @@ def guesses() -> None:
                 )
 
 
-def instrument_row() -> None:
-    """Which comparisons are shown, and the button that makes them."""
+def instrument_row() -> tuple[list[int], list[int] | None]:
+    """Which comparisons are shown, and the button that makes them. Returns the seeds now and as pressed."""
+    settings.again("precision", "mask", "scale", "seeds")
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
         for label, name, options in (
             ("Precision", "precision", dict(zip(PRECISIONS, PRECISIONS, strict=True))),
@@ -79,23 +82,15 @@ def instrument_row() -> None:
             key=settings.key("seeds"),
             required=True,
         )
-        st.button(
-            "Compare",
-            type="primary",
-            key=settings.key("compare"),
-            on_click=lambda: st.session_state.update({f"{settings.key('compare')}.asked": True}),
-            width=instruments.BUTTON,
-        )
-
-
-def compared() -> Comparison:
-    """Both implementations, run side by side in a process of its own."""
-    seeds = st.session_state[settings.key("seeds")]
-    return Comparison.of(probes.measured("engine.probes.parity", "--seeds", seeds), seeds)
+        now = [int(seed) for seed in chosen.split(",")]
+        seconds = PARITY_PROBE.seconds * len(now)
+        return now, probes.pressed("Compare", settings.key("compare"), now, seconds, primary=True)
 
 
 def comparing() -> None:
     """Ours against theirs: figure, table, what to notice."""
+    now, asked = instrument_row()
+    probes.outdated(asked, now)
     chosen = {name: st.session_state[settings.key(name)] for name in ("mask", "scale")}
     said = st.empty()
     comparison = Comparison()
@@ -105,10 +100,9 @@ def comparing() -> None:
         width="stretch",
     )
     picture = st.container(key="figure")
-    if probes.asked(settings.key("compare")):
-        found = probes.attempt(said, "Comparing, a few seconds", compared)
-        if found:
-            comparison = found
+    if asked:
+        if found := probes.attempt(said, PARITY_PROBE, seeds=asked):
+            comparison = Comparison.of(found, tuple(asked))
             said.markdown(f":small[:green[{plain(comparison.standing)}]]")
     else:
         said.markdown(":small[Takes a few seconds, on the CPU]")
@@ -141,6 +135,7 @@ def bets() -> None:
         "Below are five attentions that run and are wrong: bet on one test for each.",
         width=frame.MEASURE,
     )
+    settings.again(*zoo.WRONG, "wrong")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for name in zoo.WRONG:
             st.selectbox(
@@ -154,13 +149,11 @@ def bets() -> None:
             )
     with st.expander("What each test asks"):
         st.markdown(parts.tests_explained())
-    probes.button("Run the tests", settings.key("zoo"))
-    if probes.asked(settings.key("zoo")):
-        said = st.empty()
-        busy = "Running eight tests on six implementations, a few seconds the first time"
-        findings = probes.attempt(said, busy, lambda: probes.measured("engine.probes.zoo")["rows"])
+    if probes.pressed("Run the tests", settings.key("zoo"), True, ZOO.seconds):  # the bets come first
+        findings = probes.attempt(st.empty(), ZOO)
         if findings is None:
             return
+        said = st.empty()
         placed = {name: st.session_state[settings.key(name)] for name in zoo.WRONG}
         said.markdown(parts.bets_answered(findings, placed))
         parts.matrix(findings, placed)
@@ -235,11 +228,10 @@ frame.header(
 )
 settings.show_notices()
 guesses()
-instrument_row()
-comparing()
+probes.beside(comparing)
 with st.expander("The code of our attention"):
     for source in ("mixers.QueriesAndKeys", "mixers.CausalSelfAttention"):
         st.code(frame.class_source(source), language="python")
-bets()
+probes.beside(bets)
 own_code()
 frame.footer(SECTION)

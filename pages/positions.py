@@ -1,12 +1,15 @@
 """Positions: five ways to say where a token stands, trained on 64 tokens and read far beyond."""
 
 import random
-from functools import cache
+from pathlib import Path
+from typing import TypeVar
 
 import streamlit as st
 
 from engine.chapter.experiments import POSITIONS
+from engine.probes.registry import DIAGONALS, KNOWLEDGE, ORDER, PLACES, RESCALED, TABLE, Probe
 from lab import probes as probing
+from lab import weights
 from lab.bench import tables
 from lab.bench import training as bench
 from lab.bench.instruments import Choice
@@ -14,16 +17,15 @@ from lab.bench.sweep import Sweep
 from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.sections.positions import alibi, parts, probes
-from lab.sections.positions.probes import Measured, Weights
 from lab.settings import Settings, as_it_is, one_of, whole
 from lab.shell import export, frame
 from lab.shell.chapter import section
+from lab.weights import Weights
 from lab.words import plain
 
 SECTION = section("positions.py")
 CURVES, OVER_LENGTHS = 432, 672  # px
-WIDE = "Measuring in a process of its own, about ten seconds"
-READING = "Reading the table, some seconds"
+R = TypeVar("R")
 
 
 def guesses() -> None:
@@ -97,28 +99,28 @@ def results(sweep: Sweep, choice: Choice) -> None:
         st.caption(parts.STEPS_DECIDE)
 
 
-@cache
-def trained() -> Weights:
-    """The trained models, looked for once a run of this script and only when a probe was asked for."""
-    return probes.trained()
+def opened(name: str, *schemes: str) -> dict[str, Weights]:
+    """The trained models of these schemes that a probe opens, and a word to it where there are none.
 
-
-def measured(what: str, weights: Weights, *arguments: str, busy: str = WIDE) -> Measured | None:
-    """What a probe measures, or None where it cannot: the page says why."""
-    place = st.empty()
-    found = probing.attempt(place, busy, lambda: probes.measure(what, weights, *arguments))
-    if found is not None:
-        place.empty()
+    name: of the probe, for its switch.
+    """
+    found = weights.chosen(settings.key(name), POSITIONS.id, schemes or POSITIONS.variants)
+    weights.missing(found)
     return found
 
 
-def needed(*schemes: str) -> Weights:
-    """The trained models of these schemes, as many as there are, and a word to it where there are none."""
-    found = {name: one for name, one in trained().items() if name in (schemes or POSITIONS.variants)}
-    if not found:
-        which = f"of {plain(POSITIONS.variant(schemes[0]).title)} " if schemes else ""
-        st.markdown(f"No trained model {which}is shipped with this copy. Train the five above first.")
-    return found
+def paths_of(found: dict[str, Weights]) -> dict[str, Path]:
+    """Their checkpoints."""
+    return {name: one.path for name, one in found.items()}
+
+
+def pressed(name: str, label: str, probe: Probe[R], *schemes: str) -> tuple[R, dict[str, Weights]] | None:
+    """What a probe that takes its time found when its button was last pressed, and of which weights."""
+    now = opened(name, *schemes)
+    asked = probing.pressed(label, settings.key(name), now, probe.seconds * max(1, len(now)) / 5)
+    probing.outdated(asked, now)
+    found = probing.attempt(st.empty(), probe, weights=paths_of(asked)) if asked else None
+    return None if found is None else (found, asked)
 
 
 def places() -> None:
@@ -129,13 +131,14 @@ def places() -> None:
         "each position, with the same weights?",
         "places",
     ):
-        asked = probing.button("Measure", settings.key("places"))
-    if asked and (weights := needed()) and (found := measured("places", weights)):
+        answer = pressed("places", "Measure", PLACES)
+    if answer:
+        found, asked = answer
         st.markdown("**Perplexity by position** :gray[log scale, held out, 16 positions a point]")
         with st.container(key="figure-places"):
             drawing.draw(probes.places_chart(found), key="positions.places")
         st.markdown(probes.places_words(found), width=frame.MEASURE)
-        st.caption(f"{found['windows']} windows. {probes.whose(weights)}")
+        st.caption(f"{found.windows} windows. {weights.whose(asked)}")
 
 
 def untrained_rows() -> None:
@@ -146,17 +149,19 @@ def untrained_rows() -> None:
         "64. How far has each row turned from the random vector it began as?",
         "rows",
     ):
-        asked = probing.button("Look", settings.key("rows"))
-    if asked and (weights := needed("learned")) and (found := measured("table", weights, busy=READING)):
+        opens = opened("rows", "learned")
+    if opens and (found := probing.attempt(st.empty(), TABLE, weights=paths_of(opens))):
         st.markdown("**Turned since the first step** :gray[degrees, a stroke a row]")
         with st.container(key="figure-rows"):
             drawing.draw(probes.rows_chart(found), key="positions.rows")
         st.markdown(probes.rows_words(found), width=frame.MEASURE)
-        st.caption(probes.whose(weights))
+        st.caption(weights.whose(opens))
 
 
-def diagonals(distance: str, head: str) -> None:
+def diagonals() -> None:
     """Two tokens a fixed distance apart, moved through the window."""
+    settings.again("distance", "head")
+    distance, head = (str(st.session_state[settings.key(name)]) for name in ("distance", "head"))
     with probing.section(
         "What does a score know of place?",
         "Take one query token and one key token, hold their distance fixed, and move both through the "
@@ -165,11 +170,8 @@ def diagonals(distance: str, head: str) -> None:
     ):
         st.select_slider("Distance t − i, tokens", probes.DISTANCES, key=settings.key("distance"), width=360)
         st.segmented_control("Head", probes.HEADS, key=settings.key("head"), required=True)
-        asked = probing.button("Move them", settings.key("diagonals"))
-    if not asked:
-        return
-    weights = trained()
-    if found := measured("diagonals", weights, busy="Scoring in a process of its own, some seconds"):
+        opens = weights.chosen(settings.key("diagonals"), POSITIONS.id, POSITIONS.variants)
+    if found := probing.attempt(st.empty(), DIAGONALS, weights=paths_of(opens)):
         st.markdown("**Score over the query’s place** :gray[first block, before the mask]")
         with st.container(key="figure-diagonals"):
             drawing.draw(probes.diagonal_chart(found, distance, head), key="positions.diagonals")
@@ -179,9 +181,9 @@ def diagonals(distance: str, head: str) -> None:
                 st.table(styler, border="horizontal", hide_index=True)
             with st.container(width=bench.NOTICE_WIDTH):
                 st.markdown(probes.diagonal_words(found, distance, head))
-        fresh = len(weights) < len(POSITIONS.variants)
+        fresh = len(opens) < len(POSITIONS.variants)
         rest = "Fresh ones, seed 0, where none are trained." if fresh else ""
-        st.caption(f"{probes.whose(weights) if weights else 'Weights:'} {rest}".strip())
+        st.caption(f"{weights.whose(opens) if opens else 'Weights:'} {rest}".strip())
 
 
 def rescaling() -> None:
@@ -193,15 +195,16 @@ def rescaling() -> None:
         "by a larger base (NTK-aware). Nothing is trained.",
         "rescaled",
     ):
-        asked = probing.button("Rescale", settings.key("rescaled"))
-    if asked and (weights := needed("rope")) and (found := measured("rescaled", weights)):
+        answer = pressed("rescaled", "Rescale", RESCALED, "rope")
+    if answer:
+        found, asked = answer
         st.markdown("**RoPE, three ways to turn** :gray[held-out perplexity, log scale]")
         with st.container(horizontal=True, gap="medium", key="results-rescaled"):
             with st.container(width=bench.TABLE_WIDTH):
                 with st.container(key="figure-rescaled"):
                     drawing.draw(probes.rescaled_chart(found), key="positions.rescaled")
                 st.table(probes.rescaled_table(found), border="horizontal", hide_index=True)
-                st.caption(probes.whose(weights))
+                st.caption(weights.whose(asked))
             with st.container(width=bench.NOTICE_WIDTH):
                 st.subheader("Does it repair 256?", anchor=False)
                 st.markdown(probes.rescaled_words(found))
@@ -226,8 +229,10 @@ def slopes(heads: int) -> None:
     st.markdown(alibi.in_words(heads), width=frame.MEASURE)
 
 
-def order(sentence: str, draw: int) -> None:
+def order() -> None:
     """What models without positions can tell apart."""
+    settings.again("sentence", "draw")
+    sentence, draw = (st.session_state[settings.key(name)] for name in ("sentence", "draw"))
     with probing.section(
         "What can attention tell without positions?",
         "Put a sentence of yours into another order and send both through blocks that are not trained at "
@@ -235,13 +240,9 @@ def order(sentence: str, draw: int) -> None:
         "order",
     ):
         st.text_input("Your sentence", key=settings.key("sentence"), max_chars=200, width=400)
-        asked = probing.button("Shuffle", settings.key("order"))
         st.button("Another order", on_click=_another_order, width=160)
         st.caption(f"Order {draw}")
-    if not asked:
-        return
-    arguments = (f"--sentence={sentence}", f"--seed={draw}")
-    if found := measured("order", {}, *arguments, busy="Shuffling in a process of its own, some seconds"):
+    if found := probing.attempt(st.empty(), ORDER, sentence=sentence, seed=draw):
         with st.container(horizontal=True, gap="medium", key="results-order"):
             with st.container(width=bench.TABLE_WIDTH):
                 st.table(probes.order_table(found), border="horizontal", hide_index=True)
@@ -267,15 +268,16 @@ def knowledge() -> None:
         "knowledge",
         below=True,
     ):
-        asked = probing.button("Read it", settings.key("knowledge"))
-    if asked and (weights := needed()) and (found := measured("knowledge", weights)):
+        answer = pressed("knowledge", "Read it", KNOWLEDGE)
+    if answer:
+        found, asked = answer
         with st.container(horizontal=True, gap="medium", key="results-knowledge"):
             with st.container(width=bench.TABLE_WIDTH):
                 st.table(probes.knowledge_table(found), border="horizontal", hide_index=True)
                 st.caption(
-                    f"{found['windows']} held-out windows of {found['length']}. Read off by a linear map of "
+                    f"{found.windows} held-out windows of {found.length}. Read off by a linear map of "
                     f"what attention adds and its squares, fitted on half of the windows, taken on the "
-                    f"other. Perplexity: of the last token of each window. {probes.whose(weights)}"
+                    f"other. Perplexity: of the last token of each window. {weights.whose(asked)}"
                 )
             with st.container(width=bench.NOTICE_WIDTH):
                 st.markdown(probes.knowledge_words(found))
@@ -293,21 +295,21 @@ frame.header(
 )
 settings.seed("inside", one_of("inside", POSITIONS.variants), None)
 settings.seed("falls", one_of("falls", POSITIONS.variants), None)
-distance = settings.seed("distance", one_of("distance", probes.DISTANCES), "4")
-head = settings.seed("head", one_of("head", probes.HEADS), "1")
+settings.seed("distance", one_of("distance", probes.DISTANCES), "4")
+settings.seed("head", one_of("head", probes.HEADS), "1")
 heads = settings.seed("heads", whole("heads", 1, alibi.MOST_HEADS), 4)
-sentence = settings.seed("sentence", as_it_is, probes.SENTENCE)
-draw = settings.seed("draw", whole("draw", 0, 9_999), 0)
+settings.seed("sentence", as_it_is, probes.SENTENCE)
+settings.seed("draw", whole("draw", 0, 9_999), 0)
 choice = bench.choose(POSITIONS, settings)
 guesses()
 sweep = training(choice)
 frame.sources(POSITIONS.models, "The code of the five schemes, and what each changes")
-places()
-untrained_rows()
-diagonals(distance, head)
-rescaling()
+probing.beside(places)
+probing.beside(untrained_rows)
+probing.beside(diagonals)
+probing.beside(rescaling)
 slopes(heads)
-order(sentence, draw)
-knowledge()
+probing.beside(order)
+probing.beside(knowledge)
 bench.watch(sweep)
 frame.footer(SECTION)

@@ -1,15 +1,15 @@
 """Query, key, value: why matching takes two projections and copying a third, trained and looked into."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import streamlit as st
 
 from engine.chapter.experiments import QKV
 from engine.chapter.variants import AVERAGE_ADDED_POSITIONS, HEAD_ADDED, MATRIX, QUERY_KEY, RAW
 from engine.data import corpus
-from engine.models.config import ModelConfig
-from lab import probes
+from engine.probes.registry import ATTENTION
+from engine.probes.results.attention import Steps, steps
+from lab import probes, weights
 from lab.bench import training
 from lab.bench.sweep import Row, difference
 from lab.bench.training import Rows
@@ -21,12 +21,8 @@ from lab.shell import frame, palette
 from lab.shell.chapter import section
 from lab.words import plain, quantity
 
-if TYPE_CHECKING:
-    from engine.probes.attention import Steps
-
 SECTION = section("qkv.py")
 SENTENCE = "the king loves the queen, and the queen loves the king"
-HEAD: ModelConfig = HEAD_ADDED.config
 
 
 def notice(rows: Rows) -> str:
@@ -83,6 +79,7 @@ def inside() -> None:
         "step of training.",
         width=frame.MEASURE,
     )
+    settings.again("sentence", "stages", "row")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.text_input(
             "Your sentence",
@@ -91,17 +88,10 @@ def inside() -> None:
             width=training.HALF,
             on_change=_last_row,
         )
-        probes.button("Look inside", settings.key("look"))
-    if not probes.asked(settings.key("look")):
-        return
-    place = st.empty()
-    place.caption("Loading the head, a few seconds the first time")
     sides = _sides(st.session_state[settings.key("sentence")])
-    place.empty()
-    if not sides:
-        return
-    _three_steps(sides)
-    _stages(sides)
+    if sides:
+        _three_steps(sides)
+        _stages(sides)
 
 
 def _last_row() -> None:
@@ -111,27 +101,23 @@ def _last_row() -> None:
 
 
 def _sides(sentence: str) -> list[Side]:
-    """The heads that there are: trained, if weights are shipped or the reader has some, and untrained."""
-    found = probes.weights(QKV.id, "head-added")
-    wanted: list[tuple[str, str, Path | ModelConfig]] = []
+    """The heads that there are: trained, if there are such weights, and untrained."""
+    found = weights.chosen(settings.key("look"), QKV.id, ("head-added",)).get("head-added")
+    weights.missing(found, "head")
+    wanted: list[tuple[str, str, dict[str, Any]]] = []
     if found:
-        wanted.append(("trained", f"Weights: {found[1]}.", found[0]))
-    else:
-        st.markdown(
-            "No trained head is shipped with this copy. Train the ladder above, and it stands here too."
+        mark = frame.dot("head-added")
+        wanted.append(
+            (f"{mark} **One head, trained**", f"Weights: {plain(found.whose)}.", {"weights": found.path})
         )
-    wanted.append(("untrained", "Weights: as torch draws them, seed 0, before the first step.", HEAD))
-    sides, complaints = list[Side](), list[str]()
-    for name, source, model in wanted:
-        try:
-            caught = view.capture(model, sentence)
-        except (ValueError, OSError) as error:
-            if str(error) not in complaints:  # a sentence that does not fit fits neither
-                st.markdown(f":red[{plain(str(error))}]")
-            complaints.append(str(error))
-            continue
-        mark = frame.dot("head-added") if name == "trained" else ":gray[○]"
-        sides.append(Side(name, f"{mark} **One head, {name}**", source, caught))
+    fresh = "Weights: as torch draws them, seed 0, before the first step."
+    wanted.append((":gray[○] **One head, untrained**", fresh, {}))
+    sides, place = list[Side](), st.empty()
+    for title, source, model in wanted:
+        caught = probes.attempt(place, ATTENTION, text=sentence, **model)
+        if caught is None:  # a sentence that does not fit fits neither
+            break
+        sides.append(Side("trained" if "weights" in model else "untrained", title, source, caught))
     return sides
 
 
@@ -140,7 +126,7 @@ def _three_steps(sides: list[Side]) -> None:
     import pandas as pd
 
     st.subheader("Three steps, in numbers", anchor=False)
-    measured = [view.steps(side.caught) for side in sides]
+    measured = [steps(side.caught) for side in sides]
     rows = [
         ("raw x·x", "tokens that score themselves highest", *(f"{s.own_raw} of {s.rows}" for s in measured)),
         ("", "largest difference from the mirror image", *(f"{s.mirror_raw:.2g}" for s in measured)),
@@ -169,7 +155,7 @@ def _three_steps(sides: list[Side]) -> None:
             st.markdown(_what_to_notice(measured[0], sides[0].name))
 
 
-def _what_to_notice(found: "Steps", name: str) -> str:
+def _what_to_notice(found: Steps, name: str) -> str:
     own = f"{found.own_raw} of {found.rows}"
     likeness = "" if found.likeness is None else f": here the correlation is {quantity(found.likeness, 2)}"
     return (
@@ -235,5 +221,5 @@ frame.header(
 training.show(QKV, settings, notice)
 steps_of_one_field()
 frame.sources(QKV.models, "The code of the five models")
-inside()
+probes.beside(inside)
 frame.footer(SECTION)

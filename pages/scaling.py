@@ -6,6 +6,7 @@ import streamlit as st
 
 from engine.chapter.definitions import ids
 from engine.chapter.experiments import RESCUE, SCALES, SCALING, SCALING_LONG, SCALING_WIDE, Experiment
+from engine.probes.registry import SCALING as SCALING_PROBE
 from engine.runs import launch
 from engine.runs.store import open_store
 from lab import probes
@@ -25,7 +26,6 @@ from lab.shell.chapter import section
 from lab.words import count, plain
 
 SECTION = section("scaling.py")
-MEASURED = "scaling.measured"
 WIDTHS_BY_ID = {row.id: row for row in WIDTHS}
 EXTRA = tuple(made for made in SCALES.models if made.id not in SCALING.variants)
 
@@ -134,8 +134,10 @@ def rescue(sweep: Sweep) -> Sweep | None:
     return fork
 
 
-def random_vectors(pairs: int, widest: int) -> None:
+def random_vectors() -> None:
     """Variance, saturation and Jacobian of vectors that nobody trained."""
+    settings.again("pairs", "widest")
+    pairs, widest = (int(st.session_state[settings.key(name)]) for name in ("pairs", "widest"))
     st.header("Before any training: random vectors", anchor=False)
     st.markdown(
         "Draw queries and keys from a standard normal distribution. How wide are their products, and what "
@@ -154,21 +156,13 @@ def random_vectors(pairs: int, widest: int) -> None:
             width=260,
         )
         widths = probe.up_to(widest)
-        st.button("Measure", key="scaling.measure", width=160, on_click=_ask, args=(pairs, widths))
+        now = {"pairs": pairs, "widths": list(widths)}
+        asked = probes.pressed("Measure", settings.key("measure"), now, SCALING_PROBE.seconds)
         with st.container(width=bench.STATUS_WIDTH):
             said = st.empty()
-    asked = st.session_state.get(MEASURED)
-    measured = None
-    if asked:
-        busy = "Measuring in a process of its own, some seconds"
-        measured = probes.attempt(said, busy, lambda: probe.measure(*asked))
-    if asked and measured:
-        same = asked == (pairs, widths)
-        rest = "" if same else f": {asked[0]:,} pairs. Measure again for what is set now"
-        said.markdown(
-            f":small[:{'green' if same else 'gray'}[Measured in {measured['seconds']:.1f} s{rest}]]"
-        )
-    widths = asked[1] if measured and asked else widths
+    probes.outdated(asked, now)
+    measured = probes.attempt(said, SCALING_PROBE, **asked) if asked else None
+    widths = tuple(asked["widths"]) if measured and asked else widths
     made = probe.saturation_parts(measured)
     axis = probe.across(widths)
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title-vectors"):
@@ -186,10 +180,6 @@ def random_vectors(pairs: int, widest: int) -> None:
         with st.container(width=bench.NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
             st.markdown(probe.notice(measured))
-
-
-def _ask(pairs: int, widths: tuple[int, ...]) -> None:
-    st.session_state[MEASURED] = (pairs, widths)
 
 
 def beside(
@@ -275,15 +265,15 @@ settings.seed("helps", one_of("helps", tuple(HELPS_GUESSES)), None)
 settings.seed("frozen", one_of("frozen", tuple(FROZEN_GUESSES)), None)
 width = settings.seed("width", one_of("width", tuple(WIDTHS_BY_ID)), "1024")
 settings.seed("rescue", scaling_rescue.named, None)
-pairs = settings.seed("pairs", probe.listed("pairs", probe.PAIRS), 20_000)
-widest = settings.seed("widest", probe.listed("widest", probe.WIDTHS[1:]), 1024)
+settings.seed("pairs", probe.listed("pairs", probe.PAIRS), 20_000)
+settings.seed("widest", probe.listed("widest", probe.WIDTHS[1:]), 1024)
 choice = bench.choose(SCALING, settings)
 guesses()
 sweeps = [training(choice, WIDTHS_BY_ID[width])]
 frame.sources(SCALES.models, "The code of the head, and what each variant changes")
 fork = rescue(sweeps[0])
 sweeps.append(as_wide(choice))
-random_vectors(pairs, widest)
+probes.beside(random_vectors)
 sweeps += [other_scales(choice), *([fork] if fork else [])]
 bench.watch(*sweeps)
 frame.footer(SECTION)

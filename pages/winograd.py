@@ -1,9 +1,12 @@
 """Winograd: a language whose questions have right answers, a two-hop circuit, and its proof."""
 
+from functools import partial
+
 import streamlit as st
 
 from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.data.languages.winograd import DECISION, FIRST
+from lab import probes
 from lab.bench import instruments
 from lab.bench import training as bench
 from lab.bench.sweep import Sweep
@@ -73,16 +76,24 @@ def _waiting(now: Sweep) -> str:
     return "No runs yet. Make your two guesses, then train."
 
 
-def two_sentences() -> probe.Measured | None:
-    """Which model, which sentences, and how they differ inside."""
+def two_sentences() -> None:
+    """Which model, which sentences, and how they differ inside; the sections below follow."""
     st.header("Two sentences, one word", anchor=False)
     st.markdown(
         "Choose who crosses what, and two adjectives. Both sentences go through the model; what differs "
         "between their maps is that one word’s doing. All maps share one scale.",
         width=frame.MEASURE,
     )
-    probe.row(settings, sweep, choice, variant)
-    return sections.two_sentences(inside)
+    now = chosen()
+    probe.row(settings, sweep, choice, now.variant)
+    sections.block_one(now, sections.two_sentences(now))
+    if now != inside:
+        st.rerun()
+
+
+def chosen() -> Inside:
+    """The model and the sentences that are set now."""
+    return Inside(settings, choice, *probe.choose(settings, sweep, choice), colors)
 
 
 def over_seeds() -> Sweep:
@@ -126,15 +137,14 @@ settings.seed("key", whole("key", 0, DECISION), FIRST)
 settings.seed("count", one_of("count", seeds.COUNTS), "5")
 choice = setup.choose(settings)
 sweep, refused = setup.asked(choice)
-variant, looked, pair = probe.choose(settings, sweep, choice)
+colors = palette.current()
+inside = chosen()
 settings.show_notices()
-inside = Inside(settings, choice, variant, looked, pair, palette.current())
 guesses()
 training(sweep, refused)
 frame.sources(WINOGRAD_CLOSED.models, "The code of the four models")
-sections.block_one(inside, two_sentences())
-circuit = sections.cut(inside)
-sections.cut_any(inside)
-proof_view.show(inside, circuit)
+probes.beside(two_sentences)
+for part in (sections.cut, sections.cut_any, proof_view.show):
+    probes.beside(partial(part, inside))
 bench.watch(sweep, over_seeds())
 frame.footer(SECTION)

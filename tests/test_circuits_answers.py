@@ -13,8 +13,6 @@ from engine.circuits.attribution import attribution
 from engine.circuits.capture import head_means, run
 from engine.circuits.interventions import (
     CutEdges,
-    Edge,
-    Head,
     MeanHeads,
     PatchFeedForward,
     PatchHeads,
@@ -22,7 +20,9 @@ from engine.circuits.interventions import (
     ZeroHeads,
 )
 from engine.circuits.patching import Pairs, patched
+from engine.circuits.results import Edge, Head
 from engine.circuits.scoring import Questions, outcomes, outcomes_of, score
+from engine.circuits.trials import Trials
 from engine.models.config import Connection, Positions
 from engine.models.transformer import Transformer
 from tests.circuit_models import CONFIG, DECISION, OF_SECOND, closed_questions, route_model
@@ -108,7 +108,7 @@ def test_portions_change_nothing(monkeypatch):
     made, asked = model(), questions(count=7)
     changes = interventions(made, asked)
     whole, shares = outcomes(made, asked, changes), attribution(made, asked, changes)
-    looked = lens.layers(made, asked)
+    looked = lens.layers(Trials(made, asked))
     monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 3 * LENGTH)
     parts = outcomes(made, asked, changes)
     torch.testing.assert_close(whole.differences, parts.differences)
@@ -116,7 +116,7 @@ def test_portions_change_nothing(monkeypatch):
     again = attribution(made, asked, changes)
     assert again.rest == pytest.approx(shares.rest)
     assert again.heads[1] == pytest.approx(shares.heads[1])
-    for first, second in zip(looked, lens.layers(made, asked), strict=True):
+    for first, second in zip(looked, lens.layers(Trials(made, asked)), strict=True):
         assert first.score.logit_difference == pytest.approx(second.score.logit_difference)
 
 
@@ -145,19 +145,19 @@ def test_questions_that_cannot_be_scored_are_refused(changes, says):
 def test_patching_everything_restores_all_and_nothing_none(name):
     made, asked = model(VARIANTS[name]), questions()
     pairs = Pairs(made, asked, corrupted(asked))
-    assert pairs.restored([]) == pytest.approx(0, abs=1e-9)
+    assert pairs.restored([])[0] == pytest.approx(0, abs=1e-9)
     every = tuple(range(LENGTH))
     for boundary, stream in enumerate(pairs.source.stream):
-        assert pairs.restored([PatchResidual(boundary, every, stream)]) == pytest.approx(1, abs=1e-9)
+        assert pairs.restored([PatchResidual(boundary, every, stream)])[0] == pytest.approx(1, abs=1e-9)
     parts = [PatchResidual(0, every, pairs.source.embedding)]
     for number, block in enumerate(pairs.source.blocks):
         parts.append(PatchHeads(number, frozenset(range(block.heads.shape[1])), block.heads))
         if block.feed_forward is not None:
             parts.append(PatchFeedForward(number, block.feed_forward))
-    assert pairs.restored(parts) == pytest.approx(1, abs=1e-9)
+    assert pairs.restored(parts)[0] == pytest.approx(1, abs=1e-9)
     own = run(made, corrupted(asked))  # its own values put in again are no change
     itself = [PatchHeads(0, frozenset([0]), own.blocks[0].heads), PatchResidual(1, every, own.stream[1])]
-    assert pairs.restored(itself) == pytest.approx(0, abs=1e-9)
+    assert pairs.restored(itself)[0] == pytest.approx(0, abs=1e-9)
 
 
 def test_the_map_begins_at_the_changed_word_and_ends_at_the_decision():
@@ -273,7 +273,7 @@ def test_the_last_layer_of_the_lens_is_the_model(name):
     with torch.no_grad():
         first = made.unembedding(made.final_norm(captured.embedding[:, DECIDES]))
     torch.testing.assert_close(found[0], first)
-    layers = lens.layers(made, asked)
+    layers = lens.layers(Trials(made, asked))
     assert asdict(layers[-1].score) == pytest.approx(asdict(score(made, asked)))
     assert layers[0].boundary == "embedding"
     assert len(layers) == len(captured.stream)
@@ -294,6 +294,6 @@ def test_the_likeliest_tokens_of_one_sentence():
 
 def test_the_lens_sees_the_carried_noun_before_the_answer():
     asked = closed_questions()
-    found = lens.layers(route_model("carry, then read"), asked)
+    found = lens.layers(Trials(route_model("carry, then read"), asked))
     assert [layer.score.accuracy for layer in found] == [0.25, 0.5, 1.0]
     assert [layer.score.wrong for layer in found] == [0.25, 0.5, 0.0]

@@ -8,15 +8,9 @@ import pytest
 import torch
 
 from engine.circuits.capture import run
-from engine.circuits.induction import (
-    HeadScores,
-    by_position,
-    head_scores,
-    induction,
-    pair_of,
-    partners_of,
-)
-from engine.circuits.interventions import Head, MeanHeads, ZeroHeads
+from engine.circuits.induction import by_position, head_scores, induction, pair_of, partners_of
+from engine.circuits.interventions import MeanHeads, ZeroHeads
+from engine.circuits.results import Head, HeadScores
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from tests import circuit_models

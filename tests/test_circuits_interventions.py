@@ -9,8 +9,6 @@ import torch
 from engine.circuits.capture import boundaries, head_means, run
 from engine.circuits.interventions import (
     CutEdges,
-    Edge,
-    Head,
     Intervention,
     MeanHeads,
     PatchFeedForward,
@@ -18,6 +16,7 @@ from engine.circuits.interventions import (
     PatchResidual,
     ZeroHeads,
 )
+from engine.circuits.results import Edge, Head
 from engine.models.config import Connection
 from engine.models.transformer import Transformer
 from tests.circuit_models import CONFIG

@@ -9,12 +9,14 @@ import torch
 
 from engine.circuits.capture import head_means, run
 from engine.circuits.first_block import scores_under_change
-from engine.circuits.interventions import CutEdges, Edge, Head, MeanHeads, ZeroHeads
+from engine.circuits.interventions import CutEdges, MeanHeads, ZeroHeads
 from engine.circuits.looks import COST, WEIGHT, answer_kinds, head_looks
+from engine.circuits.results import Edge, Head
 from engine.circuits.roles import DROPPED, KEPT, find_roles
 from engine.circuits.routes import CHANNELS, MIXED, NONE_FOUND, ROUTES, SEVERAL, find_route
 from engine.circuits.scoring import outcomes, score
 from engine.circuits.sites import ADJECTIVE, DECISION, FIRST, RELAYS, SECOND, Sites
+from engine.circuits.trials import Trials
 from engine.circuits.weights import largest_shift, mean_weights, rows_by_word
 from engine.models.config import Connection, Mixer, ModelConfig
 from engine.models.transformer import Transformer
@@ -45,7 +47,12 @@ def trained(request):
     torch.set_num_threads(1)
     model, (_, asked) = trained_model(request.param), trained_questions()
     assert score(model, asked).accuracy >= KEPT
-    found = model, asked, find_roles(model, asked, TRAINED_NAMES), find_route(model, asked, TRAINED_NAMES)
+    found = (
+        model,
+        asked,
+        find_roles(Trials(model, asked), TRAINED_NAMES),
+        find_route(Trials(model, asked), TRAINED_NAMES),
+    )
     torch.set_num_threads(before)
     return found
 
@@ -55,7 +62,7 @@ def trained(request):
 
 @pytest.mark.parametrize("route", BUILT)
 def test_a_built_route_is_found_under_its_name(route):
-    verdict = find_route(route_model(route), ASKED, NAMES)
+    verdict = find_route(Trials(route_model(route), ASKED), NAMES)
     assert verdict.route == route
     assert verdict.clean.accuracy == 1
     assert [found.name for found in verdict.routes if found.taken] == [route]
@@ -74,7 +81,7 @@ CARRIERS_AND_READERS = {
 
 @pytest.mark.parametrize("route", BUILT)
 def test_the_heads_of_a_built_route_have_their_roles_and_idle_ones_none(route):
-    found = find_roles(route_model(route), ASKED, NAMES)
+    found = find_roles(Trials(route_model(route), ASKED), NAMES)
     carriers, readers = CARRIERS_AND_READERS[route]
     assert set(found.noun_carriers.heads) == carriers
     assert set(found.adjective_readers.heads) == readers
@@ -85,7 +92,7 @@ def test_the_heads_of_a_built_route_have_their_roles_and_idle_ones_none(route):
 
 
 def test_the_numbers_of_a_built_route_are_those_it_was_built_with():
-    found = find_roles(route_model("carry, then read"), ASKED, NAMES)
+    found = find_roles(Trials(route_model("carry, then read"), ASKED), NAMES)
     carried, idle, fetched, _ = found.heads
     assert carried.weights == pytest.approx(
         {"rest": 0, FIRST: 1, SECOND: 0, ADJECTIVE: 0, "the": 0}, abs=1e-9
@@ -111,12 +118,12 @@ def test_the_numbers_of_a_built_route_are_those_it_was_built_with():
 
 def test_weights_are_means_over_sentences_however_often_an_adjective_comes():
     uneven = ASKED.chosen((ASKED.ids[:, 5] != OF_FIRST[0]) | (ASKED.ids[:, 1] == 0))
-    *_, fetched, _ = find_roles(route_model("carry, then read"), uneven, NAMES).heads
+    *_, fetched, _ = find_roles(Trials(route_model("carry, then read"), uneven), NAMES).heads
     assert fetched.weights[ADJECTIVE] == pytest.approx(15 / 39)  # 3 and 12 questions of 3 + 12 + 12 + 12
 
 
 def test_a_look_that_is_not_needed_is_not_part_of_a_circuit():
-    found = find_roles(route_model("carry, then read"), ASKED, NAMES)
+    found = find_roles(Trials(route_model("carry, then read"), ASKED), NAMES)
     idle = [look for look in found.looks if look.head == 1]
     assert idle
     assert all(look.weight >= WEIGHT and look.cost == pytest.approx(0) and not look.part for look in idle)
@@ -139,7 +146,7 @@ def test_a_model_with_two_ways_at_once_has_none_that_it_needs():
             noted = part.narrow(axis, 17, 4).clone()
             part.narrow(axis, 17, 4).zero_()
             part.narrow(axis, 21, 4).copy_(noted)
-    verdict = find_route(both, ASKED, NAMES)
+    verdict = find_route(Trials(both, ASKED), NAMES)
     assert verdict.clean.accuracy == 1
     assert verdict.route == SEVERAL
     assert min(cut.accuracy for cut in verdict.cuts) >= DROPPED
@@ -207,7 +214,7 @@ def test_the_row_of_the_decision_is_the_mean_of_its_maps(trained):
         means = torch.stack([row[asked.ids[:, 11] == word].mean(dim=0) for word in words])
         apart = max((a - b).abs().sum().item() / 2 for a in means for b in means)
         assert role.moved == pytest.approx(apart, abs=1e-5)
-    grid = rows_by_word(model, asked.ids, 11, 14)
+    grid = rows_by_word(Trials(model, asked).captured, asked.ids[:, 11], 14)
     assert [word.token for word in grid] == asked.ids[:, 11].unique().tolist()
     chosen = rows[:, asked.ids[:, 11] == grid[0].token].mean(dim=1)
     torch.testing.assert_close(torch.tensor(grid[0].rows), chosen, rtol=0, atol=1e-5)
@@ -349,28 +356,28 @@ def test_names_that_make_no_template_are_refused(names, says):
     model = route_model("read, then fetch")
     for find in (find_roles, find_route):
         with pytest.raises(ValueError, match=says):
-            find(model, ASKED, names)
+            find(Trials(model, ASKED), names)
 
 
 def test_models_and_questions_without_an_answer_are_refused():
     model = route_model("read, then fetch")
     with pytest.raises(ValueError, match="3 blocks; a route of two hops is looked for in exactly 2"):
-        find_route(Transformer(replace(model.config, n_layer=3)), ASKED, NAMES)
+        find_route(Trials(Transformer(replace(model.config, n_layer=3)), ASKED), NAMES)
     strange = replace(ASKED, answers=torch.full_like(ASKED.answers, 8))
     for find in (find_roles, find_route):
         with pytest.raises(ValueError, match="not one of its sentence's two nouns"):
-            find(model, strange, NAMES)
+            find(Trials(model, strange), NAMES)
     reversed_questions = replace(ASKED, answers=ASKED.others, others=ASKED.answers)
     with pytest.raises(ValueError, match=r"mean logit difference is -10.000; needed: above 0"):
-        find_roles(model, reversed_questions, NAMES)
-    assert find_route(model, reversed_questions, NAMES).route == NONE_FOUND
+        find_roles(Trials(model, reversed_questions), NAMES)
+    assert find_route(Trials(model, reversed_questions), NAMES).route == NONE_FOUND
 
 
 def test_questions_of_one_kind_alone_can_be_looked_at():
     one_kind = ASKED.chosen(torch.isin(ASKED.ids[:, 5], torch.tensor(OF_FIRST)))
     sites = Sites.of(NAMES, 7)
     assert list(answer_kinds(one_kind, sites)) == [FIRST]
-    looks = head_looks(route_model("read, then fetch"), one_kind, sites)
+    looks = head_looks(Trials(route_model("read, then fetch"), one_kind), sites)
     assert {(look.block, look.key) for look in looks if look.part} == {(0, ADJECTIVE), (1, FIRST)}
 
 
@@ -380,7 +387,8 @@ def test_mean_weights_by_label_and_the_largest_shift_by_hand(monkeypatch):
     ids, labels = asked.ids[:7], torch.tensor([3, 1, 1, 3, 3, 3, 1])
     weights = torch.stack([block.weights for block in run(model, ids).blocks]).double()
     monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 30)
-    found = mean_weights(model, ids, labels)
+    asked = asked.chosen(slice(7))
+    found = mean_weights(Trials(model, asked).captured, labels)
     assert list(found) == [1, 3]
     torch.testing.assert_close(found[1], weights[:, [1, 2, 6]].mean(dim=1))
     torch.testing.assert_close(found[3], weights[:, [0, 3, 4, 5]].mean(dim=1))

@@ -1,6 +1,5 @@
 """One attention layer caught stage by stage, against the same computed by hand."""
 
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +9,8 @@ import torch
 from engine.chapter.experiments import VARIANTS
 from engine.data import corpus
 from engine.models.transformer import Transformer
-from engine.probes import attention, live
+from engine.probes import attention, models
+from engine.probes.results.attention import Capture, steps
 from engine.training import checkpoint
 
 SENTENCE = "the king loves the queen, and the queen loves the king"
@@ -42,7 +42,7 @@ def by_hand(model):
 
 def test_every_stage_is_what_a_hand_would_compute(trained):
     path, model = trained
-    (caught,) = attention.capture(path, SENTENCE)
+    caught = attention.capture(SENTENCE, path)
     x, products, scaled, ahead, weights, values, mixed = by_hand(model)
     assert caught.pieces[:2] == (" the", " king")
     np.testing.assert_allclose(caught.x, x, atol=1e-6)
@@ -58,7 +58,7 @@ def test_every_stage_is_what_a_hand_would_compute(trained):
 
 def test_the_map_is_the_models_own_computation(trained):
     path, model = trained
-    (caught,) = attention.capture(path, SENTENCE)
+    caught = attention.capture(SENTENCE, path)
     ids = torch.tensor([corpus.shipped_vocabulary().encode(f" {SENTENCE}")])
     with torch.no_grad():
         logits = model.unembedding(torch.from_numpy(caught.x + caught.mixed[0]))
@@ -68,23 +68,23 @@ def test_the_map_is_the_models_own_computation(trained):
 
 
 def test_an_untrained_model_is_the_one_that_seed_0_begins_with(one_thread):
-    (caught,) = attention.capture(HEAD, SENTENCE)
+    (caught,) = attention.captured(models.untrained(HEAD), SENTENCE)
     torch.manual_seed(0)
     model = Transformer(HEAD)
     np.testing.assert_allclose(caught.weights[0], by_hand(model)[4], atol=1e-6)
     before = torch.random.get_rng_state()
-    live.untrained.cache_clear()
-    attention.capture(HEAD, SENTENCE)
+    models.untrained.cache_clear()
+    attention.captured(models.untrained(HEAD), SENTENCE)
     assert torch.equal(before, torch.random.get_rng_state())  # nobody else's draws are moved
 
 
 def test_several_layers_and_heads_without_and_with_a_mask(one_thread):
     config = replace(HEAD, n_layer=2, n_head=4, connection="pre-norm", output_projection=True)
-    layers = attention.capture(config, SENTENCE)
+    layers = attention.captured(models.untrained(config), SENTENCE)
     assert [layer.weights.shape for layer in layers] == [(4, 14, 14)] * 2
     assert layers[0].values.shape == (4, 14, 32)
     assert not np.allclose(layers[0].x, layers[1].x)
-    (open_,) = attention.capture(VARIANTS["unmasked"].config, SENTENCE)
+    (open_,) = attention.captured(models.untrained(VARIANTS["unmasked"].config), SENTENCE)
     assert not open_.masked.any()
     assert (open_.weights > 0).all()
 
@@ -92,14 +92,14 @@ def test_several_layers_and_heads_without_and_with_a_mask(one_thread):
 @pytest.mark.parametrize("scale", ["none", "width", "learned", "qk-norm"])
 def test_the_scale_is_what_lies_between_products_and_scores(scale, one_thread):
     config = replace(HEAD, score_scale=scale)
-    (caught,) = attention.capture(config, SENTENCE)
+    (caught,) = attention.captured(models.untrained(config), SENTENCE)
     factor = {"none": 1, "width": 1 / 128}.get(scale, 128**-0.5)
     np.testing.assert_allclose(caught.products * factor, caught.scaled, atol=1e-4)
 
 
 def test_raw_scores_point_at_the_token_itself_and_are_mutual(one_thread):
-    (caught,) = attention.capture(HEAD, SENTENCE)
-    found = attention.steps(caught)
+    (caught,) = attention.captured(models.untrained(HEAD), SENTENCE)
+    found = steps(caught)
     assert (found.rows, found.own_raw) == (13, 13)
     # Products of 128 terms; x·y and y·x may be added in another order, on some processors.
     rounding = 128 * np.finfo(np.float32).eps
@@ -109,8 +109,8 @@ def test_raw_scores_point_at_the_token_itself_and_are_mutual(one_thread):
     assert found.mirror_score > 1
     assert 0.4 < found.asymmetry_score < 0.8
     assert -1 <= found.likeness < 0.99
-    (raw,) = attention.capture(VARIANTS["raw"].config, SENTENCE)
-    same = attention.steps(raw)
+    (raw,) = attention.captured(models.untrained(VARIANTS["raw"].config), SENTENCE)
+    same = steps(raw)
     assert same.own_score == 13
     assert same.asymmetry_score < 1e-6
     assert same.likeness == pytest.approx(1)
@@ -118,7 +118,7 @@ def test_raw_scores_point_at_the_token_itself_and_are_mutual(one_thread):
 
 def test_steps_by_hand():
     x = np.eye(3, dtype=np.float32)
-    caught = attention.Capture(
+    caught = Capture(
         pieces=("a", "b", "c"),
         x=x,
         raw=x @ x.T,
@@ -130,7 +130,7 @@ def test_steps_by_hand():
         values=np.array([[[1, 0, 0], [0, 9, 0], [0, 0, 1]]], np.float32),
         mixed=np.zeros((1, 3, 3), np.float32),
     )
-    found = attention.steps(caught)
+    found = steps(caught)
     assert (found.rows, found.own_raw, found.own_score) == (2, 2, 0)
     assert found.mirror_score == 3  # 2 against 5
     assert found.asymmetry_score == pytest.approx(np.sqrt(2 * (9 + 1)) / (2 * 6))
@@ -140,8 +140,8 @@ def test_steps_by_hand():
 
 @pytest.mark.parametrize("text", ["a", "To be"])
 def test_one_or_two_tokens_have_no_pairs_to_compare(text, one_thread):
-    (caught,) = attention.capture(HEAD, text)
-    found = attention.steps(caught)
+    (caught,) = attention.captured(models.untrained(HEAD), text)
+    found = steps(caught)
     assert found.rows == len(caught.pieces) - 1
     assert (found.likeness is None) == (len(caught.pieces) < 3)
 
@@ -149,28 +149,16 @@ def test_one_or_two_tokens_have_no_pairs_to_compare(text, one_thread):
 @pytest.mark.parametrize(
     ("source", "text", "complaint"),
     [
-        (HEAD, "  ", "The text has 0 tokens; allowed: 1 to 128."),
+        (HEAD, "  ", "Type at least one word."),
         (HEAD, "word " * 200, "allowed: 1 to 128."),
         (VARIANTS["average"].config, SENTENCE, "mixer 'average' has no queries and keys"),
     ],
 )
 def test_what_cannot_be_looked_into_is_said(source, text, complaint, one_thread):
     with pytest.raises(ValueError, match=complaint):
-        attention.capture(source, text)
+        attention.captured(models.untrained(source), text)
 
 
-def test_probes_wait_for_each_other(one_thread):
-    seen = []
-
-    def look():
-        seen.append(len(attention.capture(HEAD, SENTENCE)))
-
-    with live.alone():
-        other = threading.Thread(target=look)
-        other.start()
-        other.join(0.2)
-        assert seen == []
-        assert torch.get_num_threads() == 1
-        assert not torch.is_grad_enabled()
-    other.join(30)
-    assert seen == [1]
+def test_without_weights_it_is_the_untrained_head(one_thread):
+    (fresh,) = attention.captured(models.untrained(HEAD), SENTENCE)
+    np.testing.assert_array_equal(attention.capture(SENTENCE).weights, fresh.weights)

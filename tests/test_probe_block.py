@@ -1,6 +1,5 @@
 """What a block is on fixed weights: linear with its attention frozen, and normalised token by token."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,8 @@ from torch import nn
 
 from engine.chapter.experiments import VARIANTS
 from engine.models.transformer import Transformer
-from engine.probes import block, samples
+from engine.probes import block, models, samples
+from engine.system.errors import InvalidInput
 from engine.training import checkpoint
 
 CONFIG = VARIANTS["block"].config
@@ -25,7 +25,7 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def measured():
-    return block.report(None, 0)
+    return block.claims()
 
 
 def saved(path, config, seed=3):
@@ -35,19 +35,19 @@ def saved(path, config, seed=3):
 
 
 def bends(measured):
-    return {row["layer"]: row["bent"] for row in measured["linearity"]["rows"]}
+    return {row.layer: row.bent for row in measured.linearity.rows}
 
 
 def test_frozen_attention_is_linear_to_rounding_and_the_feed_forward_is_not(measured):
     found = bends(measured)
     for layer in ("frozen", "frozen-twice", "without-gelu"):
-        assert 0 < found[layer] < 20 * measured["linearity"]["rounding"]
+        assert 0 < found[layer] < 20 * measured.linearity.rounding
     assert found["feed-forward"] > 0.1
     assert found["attention"] > 0.1
 
 
 def test_the_frozen_layer_is_the_layer_itself_at_its_own_weights():
-    model = block.trained_or_not(None)
+    model = models.untrained(CONFIG)
     attention, _ = block.parts_of(model)
     x = torch.randn(2, 9, CONFIG.d_model, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -64,7 +64,7 @@ def test_a_linear_map_with_a_bias_is_not_bent_and_a_bent_one_is():
 
 
 def test_along_a_line_frozen_attention_is_straight(measured):
-    line = measured["linearity"]["line"]
+    line = measured.linearity.line
     assert line["t"][0] == -3 == -line["t"][-1]
     steps = [b - a for a, b in zip(line["frozen"], line["frozen"][1:], strict=False)]
     assert max(steps) - min(steps) < 2e-3
@@ -75,58 +75,44 @@ def test_along_a_line_frozen_attention_is_straight(measured):
 
 
 def test_layer_norm_keeps_its_four_promises_and_batch_norm_does_not(measured):
-    rows = {row["norm"]: row for row in measured["norms"]["rows"]}
+    rows = {row.norm: row for row in measured.norms.rows}
     ours = rows["layer-norm"]
-    assert (ours["batch"], ours["running"], ours["mode"], ours["length"], ours["single"]) == (0, 0, 0, 0, "")
+    assert (ours.batch, ours.running, ours.mode, ours.length, ours.single) == (0, 0, 0, 0, "")
     training, inference = rows["batch-norm"], rows["batch-norm-inference"]
-    assert training["running"] == 2 * CONFIG.d_model + 1
-    assert min(training["batch"], training["length"], training["mode"]) > 0.1
-    assert training["single"].startswith("Expected more than 1 value per channel when training")
-    assert (inference["batch"], inference["length"], inference["single"]) == (0, 0, "")
-    assert inference["mode"] == training["mode"]
+    assert training.running == 2 * CONFIG.d_model + 1
+    assert min(training.batch, training.length, training.mode) > 0.1
+    assert training.single.startswith("Expected more than 1 value per channel when training")
+    assert (inference.batch, inference.length, inference.single) == (0, 0, "")
+    assert inference.mode == training.mode
 
 
 def test_trained_weights_are_what_is_looked_into(tmp_path, measured):
     path = saved(tmp_path / "block.safetensors", CONFIG)
-    other = bends(block.report(path, 0))
+    other = bends(block.claims(path))
     assert other["frozen"] < 1e-5
     assert other["feed-forward"] != bends(measured)["feed-forward"]
 
 
-def test_a_model_without_a_feed_forward_is_refused(tmp_path, capsys):
+def test_a_model_without_a_feed_forward_is_refused(tmp_path):
     path = saved(tmp_path / "bare.safetensors", replace(CONFIG, d_ff=0))
-    assert block.main(["--json", "--weights", str(path)]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "has no block of attention and feed-forward" in told.err
-
-
-@pytest.mark.parametrize("arguments", [["--seed", "-1"], ["--weights", "nowhere.safetensors"]])
-def test_wrong_arguments_are_refused_in_one_sentence(capsys, arguments):
-    assert block.main(arguments) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_both_commands_print_one_json_document(python, tmp_path):
-    ended = python("-m", "engine.probes.block", "--json")
-    assert json.loads(ended.stdout)["norms"]["examples"] == block.EXAMPLES
-    path = saved(tmp_path / "block.safetensors", CONFIG)
-    ended = python("-m", "engine.probes.samples", "--json", "--prompt=--ROMEO", "--tokens=5", path)
-    assert json.loads(ended.stdout)["rows"][0]["text"].startswith("--ROMEO")
+    with pytest.raises(InvalidInput, match="has no block of attention and feed-forward"):
+        block.claims(path)
+    with pytest.raises(InvalidInput, match="No such file"):
+        block.claims(tmp_path / "nowhere.safetensors")
 
 
 # What models write
 
 
 def written(paths, prompt="ROMEO:", tokens=20, temperature=0.8, seed=0):
-    return samples.report(paths, prompt, tokens, temperature, seed)["rows"]
+    return samples.samples(paths, prompt, tokens, temperature, seed)
 
 
 def test_the_same_seed_writes_the_same_and_another_another(tmp_path):
     path = saved(tmp_path / "one.safetensors", CONFIG)
     first, again = written([path, path])
-    assert first["text"] == again["text"] != written([path], seed=1)[0]["text"]
-    assert first["text"].startswith("ROMEO:")
+    assert first.text == again.text != written([path], seed=1)[0].text
+    assert first.text.startswith("ROMEO:")
 
 
 def test_a_checkpoint_that_cannot_be_read_costs_its_own_row_only(tmp_path):
@@ -134,24 +120,21 @@ def test_a_checkpoint_that_cannot_be_read_costs_its_own_row_only(tmp_path):
     broken = tmp_path / "broken.safetensors"
     broken.write_bytes(b"nothing")
     rows = written([broken, path, tmp_path / "gone.safetensors"])
-    assert [bool(row["error"]) for row in rows] == [True, False, True]
-    assert "not a whole checkpoint" in rows[0]["error"]
-
-
-@pytest.mark.parametrize("prompt", ["", "  \n"])
-def test_a_prompt_without_a_token_is_refused(tmp_path, prompt):
-    path = saved(tmp_path / "one.safetensors", CONFIG)
-    assert written([path], prompt)[0]["error"] == "The prompt has no token; allowed: at least one."
+    assert [bool(row.error) for row in rows] == [True, False, True]
+    assert "not a whole checkpoint" in rows[0].error
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("changes", "complaint"),
     [
-        (["--tokens", "0"], "tokens is 0; allowed: 1 to 500."),
-        (["--temperature", "-1"], "temperature is -1.0; allowed: a number from 0 up."),
-        (["--seed", "-1"], "seed is -1; allowed: 0 to"),
+        ({"prompt": ""}, "Type at least one word."),
+        ({"prompt": "  \n"}, "Type at least one word."),
+        ({"tokens": 0}, "tokens is 0; allowed: 1 to 500."),
+        ({"temperature": -1.0}, "temperature is -1.0; allowed: a number from 0 up."),
+        ({"seed": -1}, "seed is -1; allowed: 0 to"),
+        ({"paths": []}, "models is 0; allowed: 1 to 40."),
     ],
 )
-def test_samples_refuse_what_is_out_of_range(capsys, arguments, complaint):
-    assert samples.main(["--prompt=a", *arguments, "x.safetensors"]) == 2
-    assert complaint in capsys.readouterr().err
+def test_samples_refuse_what_is_out_of_range(tmp_path, changes, complaint):
+    with pytest.raises(InvalidInput, match=complaint):
+        written(**{"paths": [tmp_path / "x"], **changes})

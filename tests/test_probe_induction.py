@@ -1,6 +1,4 @@
-"""What the page on induction measures in a process of its own: on a circuit built by hand, on a model that
-was trained, and on models of a text; as functions and as the command line.
-"""
+"""What the page on induction measures: on a circuit built by hand, a trained model, models of a text."""
 
 import json
 from dataclasses import replace
@@ -12,14 +10,14 @@ import torch
 
 from engine.chapter.budget import Budget
 from engine.circuits.capture import run as run_open
-from engine.circuits.induction import HeadScores
-from engine.circuits.interventions import Head
+from engine.circuits.results import Head, HeadScores
 from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
-from engine.probes import induction
+from engine.probes import induction, wire
 from engine.runs import estimates, launch, trainer
 from engine.system import device
+from engine.system.errors import InvalidInput
 from engine.training import checkpoint
 from tests import circuit_models
 from tests.circuit_models import HALF, LETTERS, induction_model
@@ -70,79 +68,84 @@ def test_a_pair_forms_at_the_step_from_which_on_it_stays():
 
 
 def test_the_built_circuit_has_its_roles_and_needs_both_heads():
-    measured = induction.Ablation(induction_model(), SMALL, SMALL.unseen_rows(0)[:, : 2 * HALF])
-    assert measured.accuracy(measured.late) == 1
+    rows = SMALL.unseen_rows(0)[:, : 2 * HALF]
+    measured = induction.Continued(induction_model(), rows, SMALL.known_all)
+    assert measured.accuracy([]) == [1]
     for head in (Head(0, 0), Head(1, 0)):
-        left = measured.without([head])
-        assert left["heads"] == [list(head)]
-        assert left["zero"] < 0.5
-        assert left["mean"] < 0.5
-    idle = measured.without([Head(0, 1), Head(1, 1)])
-    assert idle["zero"] == idle["mean"] == 1
+        (left,) = measured.without([head])
+        assert left.heads == [head]
+        assert left.zero < 0.5
+        assert left.mean < 0.5
+    (idle,) = measured.without([Head(0, 1), Head(1, 1)])
+    assert idle.zero == idle.mean == 1
     scores = induction.head_scores(induction_model(), measured.ids)
-    found = induction.roles(scores)
-    assert (found["pair"], found["from"]) == ((Head(0, 0), Head(1, 0)), 0.2)
-    assert found["matching"] == [Head(1, 0)]
-    assert Head(0, 0) in found["previous"]  # over so few tokens a head that sees all alike is one as well
+    assert (induction.pair_of(scores), induction.FOUND) == ((Head(0, 0), Head(1, 0)), 0.2)
+    previous, matching = induction.partners_of(scores)
+    assert matching == [Head(1, 0)]
+    assert Head(0, 0) in previous  # over so few tokens a head that sees all alike is one as well
 
 
 def test_heads_are_taken_away_one_after_another_the_strongest_first():
-    measured = induction.Ablation(induction_model(), SMALL, SMALL.unseen_rows(0))
+    measured = induction.Continued(induction_model(), SMALL.unseen_rows(0), SMALL.known_all)
     grown = measured.growing([Head(0, 0), Head(0, 1)], [[0.3, 0.4], [0, 0]])
-    assert [step["heads"] for step in grown] == [[[0, 1]], [[0, 1], [0, 0]]]
-    assert grown[0]["zero"] == 1
-    assert grown[1]["zero"] < 0.5
+    assert [step.heads for step in grown] == [[Head(0, 1)], [Head(0, 1), Head(0, 0)]]
+    assert grown[0].zero == 1
+    assert grown[1].zero < 0.5
 
 
 def test_a_trained_model_forms_its_pair_and_is_scored_at_every_kept_step(trained):
     folder, _ = trained
     found = induction.formation(folder)
-    assert found["steps"] == [0, 80, 160, 240]
-    assert len(found["scores"]) == len(found["pairs"]) == 4
-    assert found["sequences"] == induction.SCORED
-    first = found["scores"][0]
-    assert first["previous_token"][0] == pytest.approx([found["all_alike"]["previous_token"]] * 4, abs=0.01)
-    assert found["pairs"][0] is None
-    json.dumps(found, allow_nan=False)
+    assert found.steps == [0, 80, 160, 240]
+    assert len(found.scores) == len(found.pairs) == 4
+    assert found.sequences == induction.SCORED
+    first = found.scores[0]
+    assert first.previous_token[0] == pytest.approx([found.all_alike.previous_token] * 4, abs=0.01)
+    assert found.pairs[0] is None
+    assert wire.read(type(found), json.loads(wire.dumps(found))) == found
 
 
 def test_without_any_head_nothing_is_left_and_the_whole_is_what_the_run_ended_with(trained):
     folder, measured = trained
-    model = checkpoint.load_model(folder / "checkpoint.safetensors")[0]
-    found = induction.ablate(model, 3)
-    assert found["accuracy"] == pytest.approx(measured["accuracy"])
-    assert found["early_accuracy"] == pytest.approx(measured["early_accuracy"])
-    assert [one["heads"] for one in found["single"]] == [[[b, h]] for b in range(2) for h in range(4)]
+    weights = folder / "checkpoint.safetensors"
+    found = induction.ablate(weights, 3)
+    assert found.accuracy == pytest.approx(measured["accuracy"])
+    assert found.early_accuracy == pytest.approx(measured["early_accuracy"])
+    assert [one.heads for one in found.single] == [[Head(b, h)] for b in range(2) for h in range(4)]
     everything = [Head(b, h) for b in range(2) for h in range(4)]
-    own = induction.ablate(model, 3, everything)
-    assert own.keys() == {"accuracy", "chosen"}
-    assert own["chosen"]["zero"] < 0.1
-    assert own["chosen"]["mean"] < 0.1
+    own = induction.ablate_chosen(weights, everything, 3)
+    assert own.heads == everything
+    assert own.zero < 0.1
+    assert own.mean < 0.1
 
 
 def test_a_model_of_other_words_is_no_subject():
     with pytest.raises(ValueError, match="the model has 9 tokens; allowed: 64, of induction"):
-        induction.ablate(induction_model(), 0)
-    with pytest.raises(ValueError, match="head is 5; allowed: 0 to 1"):
-        induction.ablate(of_two_layers(), 0, [Head(0, 5)])
+        induction.ablation_of(induction_model(), 0)
+
+
+def test_a_head_that_the_model_has_not_is_refused(trained):
+    weights = trained[0] / "checkpoint.safetensors"
+    with pytest.raises(InvalidInput, match="head is 5; allowed: 0 to 3"):
+        induction.ablate_chosen(weights, [Head(0, 5)])
+    with pytest.raises(InvalidInput, match="No such file"):
+        induction.ablate(weights.with_name("none"))
 
 
 def test_maps_are_the_models_own_weights_as_far_as_each_query_sees(trained):
     folder, _ = trained
     found = induction.maps(folder, 11)
-    assert found["steps"] == [0, 80, 160, 240]
-    assert len(found["pieces"]) == 22
-    assert found["pieces"][:11] == found["pieces"][11:]
-    assert len(set(found["pieces"])) == 11
+    assert found.steps == [0, 80, 160, 240]
+    assert len(found.pieces) == 22
+    assert found.pieces[:11] == found.pieces[11:]
+    assert len(set(found.pieces)) == 11
     model = checkpoint.load_model(folder / "weights" / "160.safetensors")[0]
-    ids = torch.tensor([[INDUCTION.words.index(piece) for piece in found["pieces"]]])
+    ids = torch.tensor([[INDUCTION.words.index(piece) for piece in found.pieces]])
     block = run_open(model, ids).blocks[1]
     for t in (0, 12):
-        assert found["weights"][2][1][3][t] == pytest.approx(
-            block.weights[0, 3, t, : t + 1].tolist(), abs=1e-4
-        )
-        assert found["scores"][2][1][3][t] == pytest.approx(block.scores[0, 3, t, : t + 1].tolist(), abs=1e-2)
-    for rows in found["weights"][3][0]:
+        assert found.weights[2][1][3][t] == pytest.approx(block.weights[0, 3, t, : t + 1].tolist(), abs=1e-4)
+        assert found.scores[2][1][3][t] == pytest.approx(block.scores[0, 3, t, : t + 1].tolist(), abs=1e-2)
+    for rows in found.weights[3][0]:
         assert [len(row) for row in rows] == list(range(1, 23))
         assert [sum(row) for row in rows] == pytest.approx([1] * 22, abs=2e-3)
     with pytest.raises(ValueError, match="the period is 7; allowed: 11 to 31 tokens"):
@@ -195,73 +198,24 @@ def test_a_repeat_is_worth_much_to_the_built_circuit_and_nothing_to_a_fresh_mode
 
 
 def test_a_model_of_a_text_is_scored_on_random_tokens_and_on_the_text(a_text):
-    found = induction.in_text(of_two_layers(), a_text, 0)
-    assert found["layers"] == 2
-    assert found["pair"] is None
+    found = induction.in_text("a", of_two_layers(), a_text, 0)
+    assert found.layers == 2
+    assert found.pair is None
     for where in ("random", "text"):
-        assert len(found[where]["prefix_matching"]) == 2
-        alike = found["all_alike"][where]
-        assert found[where]["previous_token"][0][0] == pytest.approx(alike["previous_token"], abs=0.02)
-    assert abs(found["gain_random_nats"]) < 0.1
-    json.dumps(found, allow_nan=False)
+        scores, alike = getattr(found, where), getattr(found, f"alike_{where}")
+        assert len(scores.prefix_matching) == 2
+        assert scores.previous_token[0][0] == pytest.approx(alike.previous_token, abs=0.02)
+    assert abs(found.gain_random_nats) < 0.1
+    assert wire.read(type(found), json.loads(wire.dumps(found))) == found
 
 
 def test_a_text_too_short_or_a_model_without_heads_is_refused(a_text):
     short = SimpleNamespace(held_out_ids=a_text.held_out_ids[:20])
     with pytest.raises(ValueError, match="the held-out part has 20 tokens; needed: 63"):
-        induction.in_text(of_two_layers(), short, 0)
+        induction.in_text("a", of_two_layers(), short, 0)
     average = Transformer(ModelConfig(vocab_size=64, d_model=8, n_layer=1, mixer="average", connection="add"))
     with pytest.raises(ValueError, match="a model of mixer 'average' has no heads"):
-        induction.in_text(average.eval(), a_text, 0)
-
-
-# The command line.
-
-
-def printed(capsys, *arguments):
-    code = induction.main([*map(str, arguments), "--json"])
-    out, err = capsys.readouterr()
-    return code, (json.loads(out) if out else None), err.strip()
-
-
-def test_the_command_line_prints_one_document_for_each_question(trained, capsys):
-    folder, _ = trained
-    code, found, _ = printed(capsys, "formation", "--run", folder)
-    assert (code, found["steps"][-1]) == (0, STEPS)
-    assert found["seconds"] > 0
-    code, found, _ = printed(capsys, "maps", "--run", folder, "--period", 11)
-    assert (code, len(found["pieces"])) == (0, 22)
-    weights = folder / "checkpoint.safetensors"
-    code, found, _ = printed(capsys, "ablate", "--weights", weights, "--seed", 3, "--heads", "1.2,2.4")
-    assert (code, found["chosen"]["heads"]) == (0, [[0, 1], [1, 3]])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["formation"], "--run is not given; needed: a path."),
-        (["ablate"], "--weights is not given; needed: a path."),
-        (["ablate", "--weights", "/nowhere"], "No such file or directory"),
-        (["text", "--model", "x"], "a model is 'x'; allowed: NAME=PATH of a checkpoint."),
-        (["ablate", "--seed", "-1"], "the seed is -1; allowed: 0 to 9,223,372,036,854,775,807."),
-    ],
-)
-def test_what_cannot_be_measured_is_one_sentence(tiny_corpus, capsys, arguments, complaint):
-    text = ["--text", tiny_corpus] if arguments[0] == "text" else []
-    code, found, said = printed(capsys, *arguments, *text)
-    assert (code, found) == (2, None)
-    assert complaint in said
-    assert "\n" not in said
-
-
-def test_heads_as_people_write_them():
-    assert induction.heads_in("") == []
-    assert induction.heads_in("1.3,2.4") == [Head(0, 2), Head(1, 3)]
-    for wrong in ("1", "0.1", "1.0", "1.3;2.4", "a.b", "1.3,"):
-        with pytest.raises(ValueError, match=r"allowed: LAYER\.HEAD, counted from 1"):
-            induction.heads_in(wrong)
-    with pytest.raises(ValueError, match=r"heads have 1\.3 twice"):
-        induction.heads_in("1.3,1.3")
+        induction.in_text("a", average.eval(), a_text, 0)
 
 
 def test_budget_of_the_table_keeps_enough_steps_to_see_it_form():

@@ -138,7 +138,7 @@ def test_the_probes_leave_the_global_generator_alone():
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
     leaks.empty_rows()
-    leaks.constants((1.0,))
+    leaks.constants([1.0])
     assert torch.equal(torch.random.get_rng_state(), before)
 
 

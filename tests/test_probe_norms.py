@@ -1,7 +1,5 @@
 """Gradients of twelve blocks before the first step: whose they are, and the chapter's where its text is."""
 
-import json
-
 import pytest
 import torch
 
@@ -9,6 +7,8 @@ from engine.chapter import reference
 from engine.chapter.measurements import NORM_GRADIENTS, PLACEMENTS
 from engine.data import corpus
 from engine.probes import norms
+from engine.probes.results.norms import Gradients
+from engine.system.errors import LabError
 from engine.training.loop import Training, block_gradient_norms
 
 QKV = {"pre-norm": (0.0457, 0.0664), "post-norm": (0.0938, 0.1521)}  # seed 0, batch 64, context 128
@@ -30,12 +30,12 @@ def tiny(tiny_corpus):
 def test_every_block_has_three_norms_and_the_whole_is_larger_than_its_parts(tiny):
     for placement in PLACEMENTS:
         row = norms.gradients(tiny, placement, 0, batch=2, context=16)
-        assert (row["placement"], row["seed"]) == (placement, 0)
-        assert [len(row[name]) for name in norms.MEASURES] == [12] * 3
-        for qkv, out, whole in zip(row["qkv"], row["W_O"], row["block"], strict=True):
+        assert (row.placement, row.seed) == (placement, 0)
+        assert [len(getattr(row, name)) for name in norms.MEASURES] == [12] * 3
+        for qkv, out, whole in zip(row.qkv, row.W_O, row.block, strict=True):
             assert 0 < qkv**2 + out**2 < whole**2
     other = norms.gradients(tiny, "post-norm", 1, batch=2, context=16)
-    assert other["qkv"] != row["qkv"], "another seed draws anew"
+    assert other.qkv != row.qkv, "another seed draws anew"
 
 
 def test_it_is_what_training_records_and_comes_before_the_step(tiny, monkeypatch):
@@ -50,18 +50,18 @@ def test_it_is_what_training_records_and_comes_before_the_step(tiny, monkeypatch
     monkeypatch.setattr(norms, "Training", Watched)
     row = norms.gradients(tiny, "pre-norm", 0, batch=2, context=16)
     (training,) = made
-    assert row["qkv"] == pytest.approx(block_gradient_norms(training.model))
+    assert row.qkv == pytest.approx(block_gradient_norms(training.model))
     with torch.no_grad():
         for name, parameter in training.model.named_parameters():
             parameter.copy_(training.before[name])
     training.batches.manual_seed(0)
     training.model.zero_grad()
     training._loss(training.task.batch(training.batches, 2)).backward()
-    assert row["qkv"] == pytest.approx(block_gradient_norms(training.model), rel=1e-5)
+    assert row.qkv == pytest.approx(block_gradient_norms(training.model), rel=1e-5)
 
 
 def test_the_measurement_reads_the_first_block_the_last_and_their_ratio():
-    rows = [{"placement": name, "qkv": [0.1, 5.0, 0.25]} for name in PLACEMENTS]
+    rows = [Gradients(name, 0, 0.0, qkv=[0.1, 5.0, 0.25], W_O=[], block=[]) for name in PLACEMENTS]
     found = NORM_GRADIENTS.read(rows)
     assert found == {name: {"first": 0.1, "last": 0.25, "ratio": 2.5} for name in PLACEMENTS}
     assert set(NORM_GRADIENTS.chapter) == {(name, m) for name in PLACEMENTS for m in NORM_GRADIENTS.metrics}
@@ -87,35 +87,24 @@ def test_on_the_chapters_text_the_norms_are_near_its_own_and_those_that_are_ship
             assert found[placement][metric] == pytest.approx(before, rel=1e-4, abs=1e-3)
     assert found["post-norm"]["first"] > 1.5 * found["pre-norm"]["first"]
     for row in rows:  # over a whole block there is hardly a slope
-        assert row["block"][-1] / row["block"][0] == pytest.approx(1.04, abs=0.1)
+        assert row.block[-1] / row.block[0] == pytest.approx(1.04, abs=0.1)
 
 
-def test_the_command_prints_one_json_document_and_says_which_text(python, tiny_corpus):
-    ended = python(
-        "-m", "engine.probes.norms", "--json", "--seeds", "0,3", "--batch", "2", "--context", "16",
-        "--text", tiny_corpus,
-    )  # fmt: skip
-    document = json.loads(ended.stdout)
-    assert ended.returncode == 0
-    assert [(row["placement"], row["seed"]) for row in document["rows"]] == [
-        (placement, seed) for seed in (0, 3) for placement in PLACEMENTS
-    ]
-    assert (document["text"], document["of_the_chapters_text"]) == ("tiny.txt", False)
+def test_both_placements_of_a_seed_and_which_text(tiny_corpus):
+    found = norms.norms(tiny_corpus, seed=3, batch=2, context=16)
+    assert [(row.placement, row.seed) for row in found.rows] == [(name, 3) for name in PLACEMENTS]
+    assert (found.text, found.of_the_chapters_text) == ("tiny.txt", False)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("changes", "complaint"),
     [
-        (["--batch", "0"], "batch is 0; allowed: 1 to 128."),
-        (["--context", "999"], "context is 999; allowed: 1 to 256."),
-        (["--seeds", "0,1,2,3,4,5"], "6 seeds; allowed: at most 5."),
-        (["--seeds", "one"], "seeds are 'one'; allowed: whole numbers"),
-        (["--text", "shakespeare"], "shakespeare"),
+        ({"batch": 0}, "batch is 0; allowed: 1 to 128."),
+        ({"context": 999}, "context is 999; allowed: 1 to 256."),
+        ({"seed": -1}, "seed is -1; allowed: 0 to"),
+        ({"corpus_id": "shakespeare"}, "shakespeare"),
     ],
 )
-def test_what_is_out_of_range_is_refused_in_one_sentence(home, capsys, arguments, complaint):
-    assert norms.main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert complaint in said.err
-    assert said.err.count("\n") == 1
+def test_what_is_out_of_range_is_refused_in_one_sentence(home, changes, complaint):
+    with pytest.raises(LabError, match=complaint):
+        norms.norms(**changes)

@@ -1,7 +1,6 @@
 """Our attention against PyTorch's, and the five wrong ones against the tests that should catch them."""
 
 import inspect
-import json
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from engine.chapter.measurements import PARITY, PRECISIONS
 from engine.probes import parity, zoo
 from engine.probes.parity import SIZES, Size
 from engine.sandbox import cases
+from engine.system.errors import InvalidInput
 from lab.sections.parity import parts
 
 EVERYTHING = set(zoo.TESTS)
@@ -40,55 +40,55 @@ def _alone(one_thread):
 @pytest.fixture(scope="module")
 def document():
     torch.set_num_threads(1)
-    return json.loads(json.dumps(parity.report([0])))
+    return parity.parity([0])
 
 
 def of(document, **fixed):
-    return [row for row in document["rows"] if all(row[name] == value for name, value in fixed.items())]
+    return [row for row in document.rows if all(getattr(row, name) == value for name, value in fixed.items())]
 
 
 def test_float32_agrees_to_under_a_millionth(document):
     rows = of(document, precision="float32", scale="sqrt")
-    assert {row["theirs"] for row in rows} == {parity.MODULE, parity.FUNCTION}
-    assert {row["ours"] for row in rows} == {"written out", "fused"}
-    assert {row["mask"] for row in rows} == {"causal", "none"}
-    assert len({(row["tokens"], row["n_head"]) for row in rows}) == len(SIZES)
-    assert all(row["state"] == "done" for row in rows)
-    assert max(row["difference"] for row in rows) < 1e-6
-    assert max(row["gradient_relative"] for row in rows) < 1e-4
-    assert min(row["magnitude"] for row in rows) > 0.02  # not small because the numbers are
+    assert {row.theirs for row in rows} == {parity.MODULE, parity.FUNCTION}
+    assert {row.ours for row in rows} == {"written out", "fused"}
+    assert {row.mask for row in rows} == {"causal", "none"}
+    assert len({(row.tokens, row.n_head) for row in rows}) == len(SIZES)
+    assert all(row.state == "done" for row in rows)
+    assert max(row.difference for row in rows) < 1e-6
+    assert max(row.gradient_relative for row in rows) < 1e-4
+    assert min(row.magnitude for row in rows) > 0.02  # not small because the numbers are
 
 
 def test_the_chapters_figure_is_found(document):
     rows = of(document, precision="float32", scale="sqrt", mask="causal", tokens=8)
-    assert all(row["magnitude"] == pytest.approx(0.159, abs=0.005) for row in rows)
-    assert 0.5e-7 < max(row["difference"] for row in rows) < 4e-7
+    assert all(row.magnitude == pytest.approx(0.159, abs=0.005) for row in rows)
+    assert 0.5e-7 < max(row.difference for row in rows) < 4e-7
 
 
 def test_the_measurement_is_the_worst_of_the_rows_that_are_causal_and_over_the_root(document):
     rows = of(document, precision="float32", scale="sqrt", mask="causal", theirs=parity.MODULE)
-    found = PARITY.read(document["rows"])
+    found = PARITY.read(document.rows)
     assert set(found) <= set(PARITY.variants)
     for metric in PARITY.metrics:
-        assert found["module-float32"][metric] == max(row[metric] for row in rows)
+        assert found["module-float32"][metric] == max(getattr(row, metric) for row in rows)
     assert PARITY.measure(0) == found
 
 
 def test_another_scale_or_no_mask_agrees_too(document):
     for scale in ("none", "width"):
         rows = of(document, precision="float32", scale=scale)
-        assert {row["theirs"] for row in rows} == {parity.FUNCTION}
-        assert max(row["difference"] for row in rows) < 1e-6
+        assert {row.theirs for row in rows} == {parity.FUNCTION}
+        assert max(row.difference for row in rows) < 1e-6
 
 
 def test_each_precision_is_off_by_its_own_rounding(document):
-    for precision, rounding in document["rounding"].items():
-        rows = [row for row in of(document, precision=precision, scale="sqrt") if row["state"] == "done"]
+    for precision, rounding in document.rounding.items():
+        rows = [row for row in of(document, precision=precision, scale="sqrt") if row.state == "done"]
         if precision in ("float32", "float64"):
             assert rows
         for row in rows:
-            assert row["difference"] < 4 * rounding, row  # outputs are below 1
-            assert row["gradient_relative"] < 500 * rounding, row
+            assert row.difference < 4 * rounding, row  # outputs are below 1
+            assert row.gradient_relative < 500 * rounding, row
 
 
 def test_a_head_that_differs_is_seen_to_differ(monkeypatch):
@@ -125,13 +125,10 @@ def test_other_errors_are_not_swallowed(monkeypatch):
         parity.compare([0], ["float32"], [Size(1, 2, 8, 1)])
 
 
-@pytest.mark.parametrize("seeds", ["", "-1", "a", "1,1", ",".join(map(str, range(21)))])
-def test_wrong_seeds_get_one_sentence(capsys, seeds):
-    assert parity.main(["--json", f"--seeds={seeds}"]) == 2
-    said = capsys.readouterr()
-    assert "allowed: " in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
+@pytest.mark.parametrize("seeds", [[], [-1], list(range(21))])
+def test_wrong_seeds_get_one_sentence(seeds):
+    with pytest.raises(InvalidInput, match="allowed: 1 to 20, each from 0 to"):
+        parity.parity(seeds)
 
 
 def test_what_the_page_lists_is_what_is_measured():

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from engine.chapter.experiments import POSITIONS, VARIANTS
 from engine.data import corpus
 from engine.models.positions import RotaryPositions
 from engine.models.transformer import Transformer
-from engine.probes import live, positions, schemes
+from engine.probes import positions, schemes
+from engine.probes.models import untrained
+from engine.system.errors import InvalidInput
 from engine.training import checkpoint
 from engine.training.evaluation import mean_loss, windows
 from lab.sections.positions import alibi
@@ -30,7 +33,7 @@ def one_thread():
 
 def small(scheme, **more):
     """A small model of that scheme, not trained."""
-    return live.untrained(replace(VARIANTS[scheme].config, **SMALL, **more))
+    return untrained(replace(VARIANTS[scheme].config, **SMALL, **more))
 
 
 def text(tokens, seed=0):
@@ -51,7 +54,7 @@ def weights_of(tmp_path, scheme, seed=0):
 
 @pytest.fixture(scope="module")
 def shuffled():
-    return {row["scheme"]: row for row in schemes.order([5, 9, 33, 4, 120, 7, 77, 9, 2, 60], 0)["rows"]}
+    return {row.scheme: row for row in schemes.order([5, 9, 33, 4, 120, 7, 77, 9, 2, 60], 0, []).rows}
 
 
 def test_the_losses_by_position_have_the_overall_loss_for_their_mean():
@@ -66,11 +69,11 @@ def test_the_losses_by_position_have_the_overall_loss_for_their_mean():
 
 def test_the_bins_have_the_overall_perplexity_for_their_geometric_mean():
     found = schemes.places({name: small(name) for name in ("alibi", "learned")}, text(2 * 512 + 1))
-    assert (found["windows"], found["length"], found["bin"]) == (2, 512, 16)
-    for one in found["models"].values():
-        assert len(one["bins"]) == 32
-        mean = sum(map(math.log, one["bins"])) / 32
-        assert math.exp(mean) == pytest.approx(one["perplexity"])
+    assert (found.windows, found.length, found.bin) == (2, 512, 16)
+    for one in found.models.values():
+        assert len(one.bins) == 32
+        mean = sum(map(math.log, one.bins)) / 32
+        assert math.exp(mean) == pytest.approx(one.perplexity)
 
 
 def test_a_rotation_that_is_not_slowed_is_plain_rope():
@@ -100,54 +103,54 @@ def test_slowed_four_times_the_slowest_pair_turns_as_far_at_256_as_it_did_at_64(
 
 def test_rescaling_measures_every_length_and_the_first_once():
     found = schemes.rescaled(small("rope"), text(2 * 512 + 1))
-    assert [(row["way"], row["length"]) for row in found["rows"]] == [
+    assert [(row.way, row.length) for row in found.rows] == [
         ("plain", 64),
         *((way, length) for length in (128, 256, 512) for way in schemes.WAYS),
     ]
-    assert [row["factor"] for row in found["rows"]] == [1, 2, 2, 2, 4, 4, 4, 8, 8, 8]
+    assert [row.factor for row in found.rows] == [1, 2, 2, 2, 4, 4, 4, 8, 8, 8]
     overall = mean_loss(small("rope"), windows(text(2 * 512 + 1), 256))
-    assert found["rows"][4]["perplexity"] == pytest.approx(math.exp(overall))
+    assert found.rows[4].perplexity == pytest.approx(math.exp(overall))
 
 
 def test_without_positions_and_mask_a_shuffle_is_rounding_and_a_mask_breaks_that(shuffled):
     none = shuffled["none"]
-    assert none["unmasked"] < 1e-6
-    assert none["masked"] > 0.01
+    assert none.unmasked < 1e-6
+    assert none.masked > 0.01
 
 
 def test_the_last_token_of_one_block_cannot_tell_orders_apart_and_of_two_can(shuffled):
     none = shuffled["none"]
-    assert none["one_block"] < 1e-6
-    assert none["two_blocks"] > 0.01
+    assert none.one_block < 1e-6
+    assert none.two_blocks > 0.01
 
 
 @pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "none"])
 def test_every_scheme_tells_all_of_them_apart(shuffled, scheme):
     row = shuffled[scheme]
-    assert min(row["unmasked"], row["masked"], row["one_block"], row["two_blocks"]) > 1e-3
+    assert min(row.unmasked, row.masked, row.one_block, row.two_blocks) > 1e-3
 
 
 def test_an_order_is_another_one_and_leaves_the_last_token_where_the_prefix_alone_moves():
     for seed in range(20):
-        found = schemes.order([1, 2, 3], seed)
-        assert sorted(found["order"]) == [0, 1, 2] != found["order"]
-        assert found["prefix"] == [1, 0, 2]
+        found = schemes.order([1, 2, 3], seed, [])
+        assert sorted(found.order) == [0, 1, 2] != found.order
+        assert found.prefix == [1, 0, 2]
 
 
 def test_under_rope_and_alibi_a_score_depends_on_the_distance_only():
-    found = schemes.diagonals({name: small(name) for name in SCHEMES}, query=7, key=11)
-    for name, heads in found["models"].items():
+    found = schemes.diagonals({name: small(name) for name in SCHEMES}, (7, 11), ["a", "b"])
+    for name, heads in found.models.items():
         assert len(heads) == 4
         for head in heads:
-            assert [len(row["scores"]) for row in head][:3] == [64, 64, 64]
+            assert [len(row.scores) for row in head][:3] == [64, 64, 64]
             flat = name in ("none", "rope", "alibi")
             for row in head:
-                assert row["inside"] <= row["all"]
-                assert row["all"] < 1e-10 if flat else row["all"] > 0.01
-    by_distance = [row["scores"][0] for row in found["models"]["alibi"][0]]
-    for distance, score in zip(found["distances"], by_distance, strict=True):
+                assert row.inside <= row.all
+                assert row.all < 1e-10 if flat else row.all > 0.01
+    by_distance = [row.scores[0] for row in found.models["alibi"][0]]
+    for distance, score in zip(found.distances, by_distance, strict=True):
         assert score == pytest.approx(by_distance[0] - distance / 4, abs=1e-4)  # the first of four heads
-    rope = [row["scores"][0] for row in found["models"]["rope"][0]]
+    rope = [row.scores[0] for row in found.models["rope"][0]]
     assert max(rope) - min(rope) > 0.01, "but on the distance it does depend"
 
 
@@ -158,12 +161,12 @@ def test_a_row_that_was_never_trained_has_not_turned(tmp_path):
         model.positions.table.weight[:64] += 0.1 * torch.randn(64, 128)
         model.positions.table.weight[64:] *= 0.985
     found = schemes.rows_of_the_table(model, seed=3)
-    assert (found["rows"], found["trained"]) == (512, 64)
-    assert min(found["turned"][:64]) > 2
-    assert max(found["turned"][64:]) < 0.001
-    assert found["moved"][64:] == pytest.approx([0.015] * 448, abs=1e-4)
+    assert (found.rows, found.trained) == (512, 64)
+    assert min(found.turned[:64]) > 2
+    assert max(found.turned[64:]) < 0.001
+    assert found.moved[64:] == pytest.approx([0.015] * 448, abs=1e-4)
     other = schemes.rows_of_the_table(model, seed=4)
-    assert min(other["turned"][64:]) > 45, "a wrong seed would show"
+    assert min(other.turned[64:]) > 45, "a wrong seed would show"
 
 
 def test_only_a_table_has_rows():
@@ -173,13 +176,13 @@ def test_only_a_table_has_rows():
 
 def test_the_mask_leaks_the_place_and_one_block_without_positions_does_not_use_the_order():
     found = schemes.knowledge({name: small(name) for name in ("none", "rope")}, text(64 * 120 + 1), 0)
-    none, rope = found["models"]["none"], found["models"]["rope"]
-    assert none["read"] > 0.3
-    assert abs(none["unmasked"]) < 0.1
-    assert none["shuffled"] == pytest.approx(none["ordered"], rel=1e-5)
+    none, rope = found.models["none"], found.models["rope"]
+    assert none.read > 0.3
+    assert abs(none.unmasked) < 0.1
+    assert none.shuffled == pytest.approx(none.ordered, rel=1e-5)
     last = schemes.losses_by_position(small("none"), windows(text(64 * 120 + 1), 64)[::2])[-1]
-    assert none["ordered"] == pytest.approx(math.exp(last))
-    assert abs(rope["shuffled"] - rope["ordered"]) > 1e-4 * rope["ordered"]
+    assert none.ordered == pytest.approx(math.exp(last))
+    assert abs(rope.shuffled - rope.ordered) > 1e-4 * rope.ordered
 
 
 def test_what_is_read_off_is_nothing_of_noise_and_all_of_the_place_itself():
@@ -198,44 +201,34 @@ def test_the_slopes_that_the_page_computes_are_the_models(heads):
     assert found == pytest.approx(alibi_slopes(heads).tolist())
 
 
-def test_the_command_prints_one_json_document(python, tmp_path):
-    path = weights_of(tmp_path, "learned", seed=2)
-    ended = python("-m", "engine.probes.positions", "table", "--json", f"--weights=learned={path}")
-    assert ended.returncode == 0
-    document = json.loads(ended.stdout)
-    assert max(document["turned"]) < 0.001, "the seed is read beside the weights"
-    assert document["seconds"] >= 0
+def test_the_seed_of_a_run_is_read_beside_its_weights(tmp_path):
+    found = positions.table({"learned": weights_of(tmp_path, "learned", seed=2)})
+    assert max(found.turned) < 0.001
 
 
-def test_it_reads_the_held_out_part_of_a_text(capsys, tmp_path, home, tiny_text):
+def test_it_reads_the_held_out_part_of_a_text(tmp_path, home, tiny_text):
     known = corpus.add_upload(4 * tiny_text, "four.txt").id
-    path = weights_of(tmp_path, "alibi")
-    assert positions.main(["places", f"--weights=alibi={path}", "--text", known]) == 0
-    found = json.loads(capsys.readouterr().out)
-    held_out = corpus.load(known).held_out_ids
-    assert found["windows"] == (len(held_out) - 1) // 512
+    found = positions.places({"alibi": weights_of(tmp_path, "alibi")}, known)
+    assert found.windows == (len(corpus.load(known).held_out_ids) - 1) // 512
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("measure", "complaint"),
     [
-        (["order", "--sentence", "the"], "The sentence has 1 tokens; allowed: 3 to 64."),
-        (["order", "--sentence", " "], "The sentence has 0 tokens; allowed: 3 to 64."),
-        (["order", "--sentence", "a b c d", "--seed", "-1"], "the seed is -1; allowed: 0 to 9,223"),
-        (["table"], "no weights of learned are given."),
-        (["rescaled", "--weights", "rope"], "weights are 'rope'; allowed: SCHEME=PATH, once each of none,"),
-        (["table", "--weights", "learned=/nowhere/x.safetensors"], "No such file"),
+        (lambda: positions.order("the"), "The text has 1 tokens; allowed: 3 to 64."),
+        (lambda: positions.order(" "), "Type at least one word."),
+        (lambda: positions.order("a b c d", -1), "the seed is -1; allowed: 0 to 9,223"),
+        (lambda: positions.table({}), "no weights of learned are given."),
+        (lambda: positions.places({"odd": Path("x")}), "weights are given of odd; allowed: none, "),
+        (lambda: positions.table({"learned": Path("/nowhere/x.safetensors")}), "No such file"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_in_one_sentence(capsys, arguments, complaint):
-    assert positions.main(arguments) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert complaint in told.err
-    assert told.err.count("\n") == 1
+def test_what_cannot_be_measured_is_refused_in_one_sentence(measure, complaint):
+    with pytest.raises(InvalidInput, match=complaint) as refused:
+        measure()
+    assert "\n" not in str(refused.value)
 
 
-def test_weights_of_another_scheme_are_refused(capsys, tmp_path):
-    path = weights_of(tmp_path, "alibi")
-    assert positions.main(["rescaled", f"--weights=rope={path}"]) == 2
-    assert "the weights given as rope are of alibi." in capsys.readouterr().err
+def test_weights_of_another_scheme_are_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="the weights given as rope are of alibi"):
+        positions.rescaled({"rope": weights_of(tmp_path, "alibi")})

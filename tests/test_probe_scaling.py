@@ -1,12 +1,11 @@
 """Why sqrt(d_k), on random vectors: the chapter's digits, its frozen rows, and the Jacobian."""
 
-import json
-
 import pytest
 import torch
 
 from engine.chapter.measurements import SATURATION, VARIANCE
 from engine.probes import scaling
+from engine.system.errors import InvalidInput
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,7 +18,7 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def saturated():
-    return {row["d"]: row for row in scaling.saturation()}
+    return {row.d: row for row in scaling.saturation()}
 
 
 def test_the_variances_are_the_chapters_to_the_last_digit():
@@ -32,33 +31,33 @@ def test_the_variances_are_the_chapters_to_the_last_digit():
 
 def test_divided_the_jacobians_trace_is_flat_and_no_row_is_frozen(saturated):
     for row in saturated.values():
-        assert row["divided"]["trace"] == pytest.approx(0.96, abs=0.01)
-        assert row["divided"]["frozen_share"] == 0
+        assert row.divided.trace == pytest.approx(0.96, abs=0.01)
+        assert row.divided.frozen_share == 0
     traces = [value for (_, metric), value in SATURATION.chapter.items() if metric == "trace"]
     assert len(traces) == len(saturated)
     assert [value.tolerance * value.middle for value in traces] == pytest.approx([0.01] * len(traces))
 
 
 def test_seven_rows_in_ten_are_frozen_undivided(saturated):
-    assert saturated[1024]["undivided"]["frozen_share"] == pytest.approx(0.70, abs=0.03)
+    assert saturated[1024].undivided.frozen_share == pytest.approx(0.70, abs=0.03)
     frozen = SATURATION.chapter["undivided-1024", "frozen_share"]
     assert frozen.tolerance * frozen.middle == pytest.approx(0.03)
-    shares = [100 * row["undivided"]["frozen_share"] for row in saturated.values()]
+    shares = [100 * row.undivided.frozen_share for row in saturated.values()]
     assert shares == pytest.approx([0.05, 2, 17, 48, 68], abs=3)
 
 
 def test_effective_tokens_are_the_facts(saturated):
-    undivided = [row["undivided"]["effective_tokens"] for row in saturated.values()]
+    undivided = [row.undivided.effective_tokens for row in saturated.values()]
     assert undivided == pytest.approx([20.9, 5.0, 2.1, 1.4, 1.2], abs=0.15)
-    divided = [row["divided"]["effective_tokens"] for row in saturated.values()]
+    divided = [row.divided.effective_tokens for row in saturated.values()]
     assert [round(tokens) for tokens in divided] == [42, 41, 41, 40, 40]
 
 
 def test_half_of_the_rows_of_a_wide_head_pass_nothing_on(saturated):
     wide = saturated[1024]
-    assert wide["undivided"]["gradient_share_median"] < wide["divided"]["gradient_share_median"] / 100
+    assert wide.undivided.gradient_share_median < wide.divided.gradient_share_median / 100
     # The mean is another matter: at 16 the undivided rows, sharp but not frozen, pass on more.
-    assert saturated[16]["undivided"]["gradient_share"] > saturated[16]["divided"]["gradient_share"]
+    assert saturated[16].undivided.gradient_share > saturated[16].divided.gradient_share
 
 
 def test_trace_and_gradient_are_those_of_autograd():
@@ -68,9 +67,9 @@ def test_trace_and_gradient_are_those_of_autograd():
     jacobian = torch.autograd.functional.jacobian(lambda row: row.softmax(dim=-1), scores[0])
     (reaching,) = torch.autograd.grad(scores.softmax(dim=-1), scores, arriving)
     found = scaling.row_statistics(scores.detach(), arriving)
-    assert found["trace"] == pytest.approx(jacobian.trace().item(), rel=1e-4)
-    assert found["gradient_share"] == pytest.approx((reaching.norm() / arriving.norm()).item(), rel=1e-4)
-    assert found["gradient_share_median"] == pytest.approx(found["gradient_share"])
+    assert found.trace == pytest.approx(jacobian.trace().item(), rel=1e-4)
+    assert found.gradient_share == pytest.approx((reaching.norm() / arriving.norm()).item(), rel=1e-4)
+    assert found.gradient_share_median == pytest.approx(found.gradient_share)
 
 
 def test_uniform_and_frozen_rows():
@@ -78,36 +77,27 @@ def test_uniform_and_frozen_rows():
     one_hot[0, 3] = 100.0
     ones = torch.ones(1, 64)
     uniform, frozen = (scaling.row_statistics(scores, ones) for scores in (even, one_hot))
-    assert uniform["effective_tokens"] == pytest.approx(64)
-    assert (uniform["frozen_share"], frozen["frozen_share"]) == (0, 1)
-    assert frozen["effective_tokens"] == pytest.approx(1)
-    assert frozen["trace"] == pytest.approx(0, abs=1e-6)
+    assert uniform.effective_tokens == pytest.approx(64)
+    assert (uniform.frozen_share, frozen.frozen_share) == (0, 1)
+    assert frozen.effective_tokens == pytest.approx(1)
+    assert frozen.trace == pytest.approx(0, abs=1e-6)
 
 
-def test_the_command_prints_one_json_document(python):
-    ended = python(
-        "-m", "engine.probes.scaling", "--json", "--pairs", "100", "--rows", "50", "--widths", "4,16"
-    )
-    document = json.loads(ended.stdout)
-    assert ended.returncode == 0
-    assert [row["d"] for row in document["variance"]] == [4, 16]
-    assert document["saturation"][0].keys() == {"d", "divided", "undivided"}
-    assert (document["pairs"], document["rows"], document["keys"], document["seed"]) == (100, 50, 64, 0)
+def test_both_at_the_widths_that_are_asked_for():
+    found = scaling.random_vectors(pairs=100, rows=50, widths=[4, 16])
+    assert [row.d for row in found.variance] == [row.d for row in found.saturation] == [4, 16]
+    assert (found.pairs, found.rows, found.keys, found.seed) == (100, 50, 64, 0)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("changes", "complaint"),
     [
-        (["--pairs", "1"], "pairs is 1; allowed: 2 to 50,000."),
-        (["--rows", "0"], "rows is 0; allowed: 1 to 10,000."),
-        (["--widths", "0"], "a width is 0; allowed: 1 to 4,096."),
-        (["--pairs", "50000", "--widths", "4096"], "50,000 pairs of width 4,096; allowed: at most 24,414"),
-        (["--widths", "four"], "invalid literal"),
+        ({"pairs": 1}, "pairs is 1; allowed: 2 to 50,000."),
+        ({"rows": 0}, "rows is 0; allowed: 1 to 10,000."),
+        ({"widths": [0]}, "a width is 0; allowed: 1 to 4,096."),
+        ({"pairs": 50_000, "widths": [4096]}, "50,000 pairs of width 4,096; allowed: at most 24,414"),
     ],
-)  # fmt: skip
-def test_what_is_out_of_range_is_refused_in_one_sentence(capsys, arguments, complaint):
-    assert scaling.main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert complaint in said.err
-    assert said.err.count("\n") == 1
+)
+def test_what_is_out_of_range_is_refused_in_one_sentence(changes, complaint):
+    with pytest.raises(InvalidInput, match=complaint):
+        scaling.random_vectors(**changes)

@@ -7,7 +7,8 @@ from engine.chapter import reference
 from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.circuits.first_block import scores_under_change
 from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
-from engine.probes.winograd_answers import Pair, Subject, proof, scored
+from engine.probes.results.winograd import Pair
+from engine.probes.winograd import Subject, proof_of, scored
 from engine.training import checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -34,9 +35,9 @@ def test_block_1_scores_all_words_but_the_adjective_alike_under_all_eight(varian
 
 def test_two_blocks_need_both_sets_of_heads_and_no_other():
     found = scored(shipped("two-blocks"))
-    assert found["route"]["route"] == "read, then fetch"  # as the README's table says of this seed
+    assert found.route.route == "read, then fetch"  # as the README's table says of this seed
     left = {
-        name: found["roles"][name]["mean"]["accuracy"]
+        name: getattr(found.roles, name).mean.accuracy
         for name in ("noun_carriers", "adjective_readers", "rest")
     }
     assert left["noun_carriers"] < 0.75
@@ -46,8 +47,8 @@ def test_two_blocks_need_both_sets_of_heads_and_no_other():
 
 @pytest.mark.parametrize("variant", ["one-block", "two-blocks"])
 def test_patching_and_attribution_pass_their_identities(variant):
-    found = proof(shipped(variant), Pair(X, Y, ("tired", "wet")))
-    assert found["patching"]["nothing"] == pytest.approx(0, abs=1e-6)
-    assert found["patching"]["everything"] == pytest.approx(1, abs=1e-6)
-    for one in found["attribution"]:
-        assert one["total"] == pytest.approx(one["logit_difference"], abs=1e-4)
+    found = proof_of(shipped(variant), Pair(X, Y, ("tired", "wet")))
+    assert found.nothing == pytest.approx(0, abs=1e-6)
+    assert found.everything == pytest.approx(1, abs=1e-6)
+    for one in found.attribution:
+        assert one.total == pytest.approx(one.parts.logit_difference, abs=1e-4)

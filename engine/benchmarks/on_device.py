@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from engine.chapter.budget import Budget
 from engine.chapter.experiments import EXPERIMENTS
-from engine.chapter.variants import variant
+from engine.chapter.variants import BLOCK
 from engine.models.config import ModelConfig
 from engine.models.linear import by_torch_alone
 from engine.models.transformer import Transformer
@@ -99,7 +99,7 @@ def training(device: str, *, rehearse: bool) -> dict[str, Any]:
 
 
 def _block(rehearse: bool) -> ModelConfig:
-    config = variant("block").config
+    config = BLOCK.config
     return replace(config, d_model=32, vocab_size=64) if rehearse else config
 
 

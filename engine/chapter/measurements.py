@@ -4,8 +4,8 @@ Imports no torch. A measurement has one size only, the chapter's, so the names o
 """
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from engine.chapter.experiments import EXPERIMENTS
 from engine.data.corpus import TINYSHAKESPEARE
 from engine.system.errors import InvalidInput
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Any]  # dataclasses of ``engine.probes.results``
 Figures = dict[str, dict[str, float]]
 WIDTHS = (4, 16, 64, 256, 1024)
 SIDES = ("undivided", "divided")
@@ -62,12 +62,12 @@ class Measurement:
 
 def variance_figures(rows: Rows) -> Figures:
     """By ``d-WIDTH``, of the rows of ``scaling.variance``."""
-    return {f"d-{row['d']}": {name: row[name] for name in VARIANCE.metrics} for row in rows}
+    return {f"d-{row.d}": {name: getattr(row, name) for name in VARIANCE.metrics} for row in rows}
 
 
 def saturation_figures(rows: Rows) -> Figures:
     """By ``divided-WIDTH`` and ``undivided-WIDTH``, of the rows of ``scaling.saturation``."""
-    return {f"{side}-{row['d']}": dict(row[side]) for row in rows for side in SIDES}
+    return {f"{side}-{row.d}": asdict(getattr(row, side)) for row in rows for side in SIDES}
 
 
 def parity_figures(rows: Rows) -> Figures:
@@ -85,17 +85,17 @@ def parity_figures(rows: Rows) -> Figures:
                 "scale": "sqrt",
                 "state": "done",
             }
-            done = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+            done = [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
             if done:
                 found[f"{word}-{precision}"] = {
-                    name: max(row[name] for row in done) for name in PARITY.metrics
+                    name: max(getattr(row, name) for row in done) for name in PARITY.metrics
                 }
     return found
 
 
 def norm_figures(rows: Rows) -> Figures:
     """By placement, of the rows of ``norms.gradients``: the first block, the last, and their ratio."""
-    return {row["placement"]: first_and_last(row["qkv"]) for row in rows}
+    return {row.placement: first_and_last(row.qkv) for row in rows}
 
 
 def first_and_last(norms: Sequence[float]) -> dict[str, float]:

@@ -8,13 +8,13 @@ Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from engine.circuits.capture import BlockRun, Captured, connections, run, shape_of
 from engine.circuits.interventions import Intervention
+from engine.circuits.results import Attribution
 from engine.circuits.scoring import Questions, difference
 from engine.models.block import PostNorm, Replace
 from engine.models.transformer import Transformer
@@ -22,28 +22,6 @@ from engine.models.transformer import Transformer
 Part = tuple[str, int, int]  # kind, block, head
 Parts = dict[Part, Tensor]  # what each wrote, (B, D), or gives, (B,)
 EMBEDDING, REST = ("embedding", 0, 0), ("rest", 0, 0)
-
-
-@dataclass(frozen=True)
-class Attribution:
-    """Each part's share of the logit difference, in logits, mean over the questions; they sum to it.
-
-    embedding: token and position. heads: L rows of H. output_biases: of W_O, L. feed_forwards: L, zeros
-    without. rest: biases of norms and of the unembedding.
-    """
-
-    logit_difference: float
-    embedding: float
-    heads: list[list[float]]
-    output_biases: list[float]
-    feed_forwards: list[float]
-    rest: float
-
-    @property
-    def total(self) -> float:
-        """The sum of all parts."""
-        heads = sum(sum(row) for row in self.heads)
-        return self.embedding + heads + sum(self.output_biases) + sum(self.feed_forwards) + self.rest
 
 
 @torch.no_grad()

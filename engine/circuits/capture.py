@@ -102,15 +102,15 @@ def run(model: Transformer, ids: Tensor, interventions: Sequence[Intervention] =
     embedding = x = passed(model.positions.embed(model.token_embedding(ids)))
     blocks = []
     for number, (attention, *more) in enumerate(connections(model)):
-        before, read = x, _read(attention, x)
+        before, read = x, read_by(attention, x)
         scores, weights, heads, bias = _attend(attention.sublayer, read, number, interventions)
-        x = attended = passed(_joined(attention, x, heads.sum(dim=1) + bias))
+        x = attended = passed(joined(attention, x, heads.sum(dim=1) + bias))
         output = None
         for connection in more:
-            output = connection.sublayer(_read(connection, x))
+            output = connection.sublayer(read_by(connection, x))
             for intervention in interventions:
                 output = intervention.on_feed_forward(number, output)
-            x = passed(_joined(connection, x, output))
+            x = passed(joined(connection, x, output))
         blocks.append(BlockRun(before, read, scores, weights, heads, bias, attended, output, x))
     logits = model.unembedding(model.final_norm(x))
     return Captured(ids, embedding, tuple(blocks), x, logits)
@@ -166,13 +166,13 @@ def shape_of(model: Transformer, ids: Tensor) -> Shape:
     )
 
 
-def _read(connection: Replace, x: Tensor) -> Tensor:
+def read_by(connection: Replace, x: Tensor) -> Tensor:
     """What the sublayer of a connection reads. shape: (B, T, D) -> (B, T, D)"""
     y: Tensor = connection.norm(x) if isinstance(connection, PreNorm) else x
     return y
 
 
-def _joined(connection: Replace, x: Tensor, y: Tensor) -> Tensor:
+def joined(connection: Replace, x: Tensor, y: Tensor) -> Tensor:
     """The stream behind a connection, of the one before it and its sublayer's output y; see ``block.py``."""
     match connection:
         case Add() | PreNorm():
@@ -187,7 +187,7 @@ def _attend(
     mixer: nn.Module, x: Tensor, block: int, interventions: Sequence[Intervention]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores, weights, what each head adds, and W_O's bias."""
-    scores, values, output, bias = _parts(mixer, x)
+    scores, values, output, bias = parts_of(mixer, x)
     seen = scores.masked_fill(future(scores), -math.inf) if getattr(mixer, "causal", True) else scores
     for intervention in interventions:
         seen = intervention.on_scores(block, seen)
@@ -204,7 +204,7 @@ def _attend(
     return scores, weights, heads, bias
 
 
-def _parts(mixer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def parts_of(mixer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores (B, H, T, S), values (B, H, S, K), W_O by head (D, H, K) and its bias (D,)."""
     width = x.shape[-1]
     nothing, unit = x.new_zeros(width), torch.eye(width, dtype=x.dtype, device=x.device)

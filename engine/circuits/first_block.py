@@ -4,31 +4,12 @@ Shapes: N sentences, T query position, S key position, H heads.
 Source: chapter, "Winograd circuits".
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from engine.circuits.capture import run
+from engine.circuits.results import Unmoved
 from engine.models.transformer import Transformer
-
-
-@dataclass(frozen=True)
-class Unmoved:
-    """The first block's row of one query in sentences that differ in one word.
-
-    scores: raw, N rows of H rows of S. weights: the same, each row sums to 1. S counts what the query sees.
-    score_change: the largest difference between two sentences at any key but the changed one.
-    weight_change: the same of the weights there, renormalised without the changed key.
-    own_scores, own_weights: what the changed key itself gets, N rows of H.
-    """
-
-    scores: list[list[list[float]]]
-    weights: list[list[list[float]]]
-    score_change: float
-    weight_change: float
-    own_scores: list[list[float]]
-    own_weights: list[list[float]]
 
 
 def scores_under_change(model: Transformer, ids: Tensor, position_changed: int, decision: int) -> Unmoved:

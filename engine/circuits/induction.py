@@ -15,22 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.circuits.capture import batches, run
-from engine.circuits.interventions import Head, Intervention, ZeroHeads
+from engine.circuits.interventions import Intervention, ZeroHeads
+from engine.circuits.results import Head, HeadScores
 from engine.models.transformer import Transformer
 
 FOUND = 0.2  # a head has a role from this score on; on 32 tokens one that sees all alike has 0.1 at most
-
-
-@dataclass(frozen=True)
-class HeadScores:
-    """Mean attention weights of every head, L rows of H, from 0 to 1.
-
-    previous_token: on the token before the query. prefix_matching: on the tokens that followed the query's
-    token where it stood before, over the queries whose token did.
-    """
-
-    previous_token: list[list[float]]
-    prefix_matching: list[list[float]]
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,14 @@ embedding, and one more behind every sublayer.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-
-class Head(NamedTuple):
-    """Which head of which block."""
-
-    block: int
-    head: int
+from engine.circuits.results import Edge, Head
 
 
 @dataclass(frozen=True)
@@ -44,6 +40,18 @@ class Intervention:
         """The same for some rows of the batch."""
         return self
 
+    def at(self, places: Sequence[int]) -> Self:  # noqa: ARG002 - the base names no position
+        """The same where only these queries are computed, in this order; what acts elsewhere is left out."""
+        return self
+
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        """The block from which on it may change a run; all before stay as they are without it."""
+        return 0
+
+    def reach(self, shape: Shape) -> frozenset[int]:
+        """The positions whose stream may change behind that first block."""
+        return frozenset(range(shape.length))
+
     def on_residual(self, boundary: int, x: Tensor) -> Tensor:  # noqa: ARG002
         """The residual stream at a boundary. shape: (B, T, D) -> (B, T, D)"""
         return x
@@ -67,6 +75,9 @@ class ZeroHeads(Intervention):
 
     heads: frozenset[Head]
 
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return min((head.block for head in self.heads), default=0)
+
     def check(self, shape: Shape) -> None:
         _check_heads(self.heads, shape)
 
@@ -85,22 +96,18 @@ class MeanHeads(Intervention):
     heads: frozenset[Head]
     means: Tensor
 
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return min((head.block for head in self.heads), default=0)
+
+    def at(self, places: Sequence[int]) -> Self:
+        return replace(self, means=self.means[:, :, list(places)])
+
     def check(self, shape: Shape) -> None:
         _check_heads(self.heads, shape)
         _check_shape("means", self.means, (shape.blocks, shape.heads, shape.length, shape.width))
 
     def on_heads(self, block: int, heads: Tensor) -> Tensor:
         return _with_heads(heads, self.heads, block, self.means[block])
-
-
-@dataclass(frozen=True)
-class Edge:
-    """One look: from a query's position to a key's, in one block, by one head or (None) by all of them."""
-
-    query: int
-    key: int
-    block: int
-    head: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,18 @@ class CutEdges(Intervention):
     """
 
     edges: frozenset[Edge]
+
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return min((edge.block for edge in self.edges), default=0)
+
+    def reach(self, shape: Shape) -> frozenset[int]:
+        first = self.first_block(shape)
+        return frozenset(edge.query for edge in self.edges if edge.block == first)
+
+    def at(self, places: Sequence[int]) -> Self:
+        order = {place: number for number, place in enumerate(places)}
+        kept = (edge for edge in self.edges if edge.query in order)
+        return replace(self, edges=frozenset(replace(e, query=order[e.query]) for e in kept))
 
     def check(self, shape: Shape) -> None:
         for edge in self.edges:
@@ -148,6 +167,16 @@ class PatchResidual(Intervention):
     positions: tuple[int, ...]
     stream: Tensor
 
+    def first_block(self, shape: Shape) -> int:
+        return max(0, self.boundary - 1) // (2 if shape.feed_forward else 1)
+
+    def reach(self, shape: Shape) -> frozenset[int]:
+        return frozenset(self.positions) if self.boundary else super().reach(shape)
+
+    def at(self, places: Sequence[int]) -> Self:
+        kept = tuple(number for number, place in enumerate(places) if place in self.positions)
+        return replace(self, positions=kept, stream=self.stream[:, list(places)])
+
     def check(self, shape: Shape) -> None:
         _check_index("boundary", self.boundary, shape.boundaries)
         for position in self.positions:
@@ -177,6 +206,12 @@ class PatchHeads(Intervention):
     heads: frozenset[int]
     outputs: Tensor
 
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return self.block
+
+    def at(self, places: Sequence[int]) -> Self:
+        return replace(self, outputs=self.outputs[:, :, list(places)])
+
     def check(self, shape: Shape) -> None:
         _check_heads({Head(self.block, head) for head in self.heads}, shape)
         _check_shape("outputs", self.outputs, (shape.batch, shape.heads, shape.length, shape.width))
@@ -197,6 +232,12 @@ class PatchFeedForward(Intervention):
 
     block: int
     output: Tensor
+
+    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
+        return self.block
+
+    def at(self, places: Sequence[int]) -> Self:
+        return replace(self, output=self.output[:, list(places)])
 
     def check(self, shape: Shape) -> None:
         if not shape.feed_forward:

@@ -10,16 +10,10 @@ import torch
 from torch import Tensor
 
 from engine.circuits.capture import Captured, boundaries, run
-from engine.circuits.scoring import Questions, Score, outcomes_of
+from engine.circuits.results import Layer
+from engine.circuits.scoring import outcomes_of
+from engine.circuits.trials import Trials
 from engine.models.transformer import Transformer
-
-
-@dataclass(frozen=True)
-class Layer:
-    """What all questions get at one boundary."""
-
-    boundary: str
-    score: Score
 
 
 @dataclass(frozen=True)
@@ -45,9 +39,10 @@ def logits(model: Transformer, captured: Captured, position: int) -> Tensor:
     return model.unembedding(model.final_norm(streams))  # type: ignore[no-any-return]
 
 
-def layers(model: Transformer, questions: Questions) -> list[Layer]:
+def layers(trials: Trials) -> list[Layer]:
     """The score at every boundary of the stream at the decision."""
-    parts = [logits(model, run(model, part.ids), part.decision) for _, part in questions.portions()]
+    model, questions = trials.model, trials.questions
+    parts = [logits(model, captured, questions.decision) for _, captured in trials.captured]
     return [
         Layer(name, outcomes_of(at, questions.answers, questions.others).score())
         for name, at in zip(boundaries(model), torch.cat(parts, dim=1), strict=True)

@@ -3,62 +3,44 @@
 Shapes: N questions, T query position, S key position, H heads, L blocks, C kinds of sentence.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from engine.circuits.scoring import Outcomes, Questions, Score, outcomes
+from engine.circuits.results import HeadLook
+from engine.circuits.scoring import Outcomes, Questions
 from engine.circuits.sites import ADJECTIVE, DECISION, FIRST, NOUNS, RELAYS, SECOND, Sites
+from engine.circuits.trials import Trials
 from engine.circuits.weights import mean_weights
-from engine.models.transformer import Transformer
 
 WEIGHT = 0.1  # a look is one from this mean weight on
 COST = 0.2  # and is part of the circuit if cutting it costs this share of the logit difference
 SOUGHT = {DECISION: (*NOUNS, ADJECTIVE), ADJECTIVE: NOUNS, RELAYS: (*NOUNS, ADJECTIVE)}
 
 
-@dataclass(frozen=True)
-class HeadLook:
-    """One edge of the circuit's graph: a head, at a group of queries, looks at the words of a name.
-
-    weight: mean weight, of the query and the kind of sentence that has most.
-    cost: share of the logit difference lost when this head cannot look there, for the answer that loses more.
-    score: the answers then. part: whether weight and cost reach ``WEIGHT`` and ``COST``.
-    """
-
-    block: int
-    head: int
-    query: str
-    key: str
-    weight: float
-    cost: float
-    score: Score
-    part: bool
-
-
-def head_looks(model: Transformer, questions: Questions, sites: Sites) -> list[HeadLook]:
+def head_looks(trials: Trials, sites: Sites) -> list[HeadLook]:
     """Every look of ``SOUGHT`` that reaches ``WEIGHT``, cut; those that do not reach it cannot be part.
 
     Raises ValueError: when an answer is neither noun of its sentence, or the mean logit difference is not
         above 0, so that there is no answer to lose.
     """
+    questions, whole = trials.questions, trials.whole
     kinds = answer_kinds(questions, sites)
-    whole = outcomes(model, questions)
     if (at_stake := whole.score().logit_difference) <= 0:
         raise ValueError(
             f"the mean logit difference is {at_stake:.3f}; needed: above 0, or there is no answer to lose."
         )
     of_first = (questions.ids[:, sites.at(FIRST)] == questions.answers).long()
-    by_kind = torch.stack(list(mean_weights(model, questions.ids, of_first).values()))
-    found = []
+    by_kind = torch.stack(list(mean_weights(trials.captured, of_first).values()))
+    tried = []
     for query, key in ((query, key) for query, keys in SOUGHT.items() for key in keys):
         weights = _largest(by_kind, sites, query, key)
         for block, head in (weights >= WEIGHT).nonzero().tolist():
-            cut = outcomes(model, questions, [sites.cut([(query, key, block)], head)])
-            cost = _lost(whole, cut, kinds) / at_stake
-            weight = weights[block, head].item()
-            found.append(HeadLook(block, head, query, key, weight, cost, cut.score(), cost >= COST))
+            tried.append((block, head, query, key, weights[block, head].item()))
+    cuts = trials.outcomes([[sites.cut([(query, key, at)], head)] for at, head, query, key, _ in tried])
+    found = []
+    for look, cut in zip(tried, cuts, strict=True):
+        cost = _lost(whole, cut, kinds) / at_stake
+        found.append(HeadLook(*look, cost, cut.score(), cost >= COST))
     return sorted(found, key=lambda look: (look.block, look.head))
 
 

@@ -5,33 +5,17 @@ Source: Meng et al. 2022, "Locating and Editing Factual Associations in GPT", se
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from engine.circuits.capture import Captured, boundaries, run, shape_of
 from engine.circuits.interventions import Intervention, PatchFeedForward, PatchHeads, PatchResidual
+from engine.circuits.results import Patched
 from engine.circuits.scoring import Questions, difference
+from engine.circuits.trials import logits_of_each
 from engine.models.transformer import Transformer
 
 SMALLEST = 1e-4  # a smaller change of the logit difference is rounding: shares of it would be noise
-
-
-@dataclass(frozen=True)
-class Patched:
-    """The share of the logit difference that each patch restores: 0 as nothing does, 1 as everything does.
-
-    boundaries: names of the residual stream's places, R of them. residual: R rows of T. heads: L rows of H.
-    feed_forwards: L, empty for a model without. A share may lie below 0 or above 1.
-    clean, corrupted: the logit differences, answer of the clean sentence less the other, mean over pairs.
-    """
-
-    boundaries: list[str]
-    residual: list[list[float]]
-    heads: list[list[float]]
-    feed_forwards: list[float]
-    clean: float
-    corrupted: float
 
 
 class Pairs:
@@ -57,21 +41,21 @@ class Pairs:
             )
         self.model, self.questions, self.corrupted_ids = model, clean, corrupted_ids
         self.source: Captured = run(model, clean.ids)
-        self.clean = self._difference(self.source)
-        self.corrupted = self._difference(run(model, corrupted_ids))
+        self.clean = self._difference(self.source.logits[:, clean.decision])
+        self.changed: Captured = run(model, corrupted_ids)
+        self.corrupted = self._difference(self.changed.logits[:, clean.decision])
         if abs(self.clean - self.corrupted) < SMALLEST:
             raise ValueError(
                 f"the logit difference is {self.clean:.6f} clean and {self.corrupted:.6f} corrupted; "
                 f"needed: at least {SMALLEST:g} apart, or there is nothing to restore."
             )
 
-    def restored(self, patches: Sequence[Intervention]) -> float:
-        """The share that these patches restore in the corrupted run."""
-        patched = self._difference(run(self.model, self.corrupted_ids, patches))
-        return (patched - self.corrupted) / (self.clean - self.corrupted)
+    def restored(self, *cases: Sequence[Intervention]) -> list[float]:
+        """The share that each of these sets of patches restores in the corrupted run."""
+        logits = logits_of_each(self.model, self.changed, (self.questions.decision,), cases)[:, :, 0]
+        return [(self._difference(one) - self.corrupted) / (self.clean - self.corrupted) for one in logits]
 
-    def _difference(self, captured: Captured) -> float:
-        logits = captured.logits[:, self.questions.decision]
+    def _difference(self, logits: torch.Tensor) -> float:
         found = difference(logits, self.questions.answers, self.questions.others)
         return found.double().mean().item()
 
@@ -87,20 +71,20 @@ def patched(pairs: Pairs) -> Patched:
     return Patched(
         boundaries=list(boundaries(model)),
         residual=[
-            [pairs.restored([PatchResidual(boundary, (place,), stream)]) for place in range(length)]
+            pairs.restored(*([PatchResidual(boundary, (place,), stream)] for place in range(length)))
             for boundary, stream in enumerate(source.stream)
         ],
         heads=[
-            [
-                pairs.restored([PatchHeads(number, frozenset([head]), block.heads)])
-                for head in range(shape.heads)
-            ]
+            pairs.restored(
+                *([PatchHeads(number, frozenset([head]), block.heads)] for head in range(shape.heads))
+            )
             for number, block in enumerate(source.blocks)
         ],
         feed_forwards=[
-            pairs.restored([PatchFeedForward(number, block.feed_forward)])
+            share
             for number, block in enumerate(source.blocks)
             if block.feed_forward is not None
+            for share in pairs.restored([PatchFeedForward(number, block.feed_forward)])
         ],
         clean=pairs.clean,
         corrupted=pairs.corrupted,

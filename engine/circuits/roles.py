@@ -5,116 +5,62 @@ Shapes: N questions, T query position, S key position, H heads, L blocks, C adje
 Source: chapter, "Winograd circuits"; Wang et al. 2023, "Interpretability in the Wild".
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
 
 import torch
 from torch import Tensor
 
 from engine.circuits.attribution import attribution
-from engine.circuits.capture import head_means
-from engine.circuits.interventions import Head, MeanHeads, ZeroHeads
-from engine.circuits.looks import HeadLook, answer_kinds, head_looks
-from engine.circuits.scoring import Questions, Score, score
+from engine.circuits.interventions import MeanHeads, ZeroHeads
+from engine.circuits.looks import answer_kinds, head_looks
+from engine.circuits.results import Head, HeadRole, HeadSet, Roles
 from engine.circuits.sites import ADJECTIVE, NOUNS, Sites
+from engine.circuits.trials import Trials
 from engine.circuits.weights import largest_shift, mean_weights
-from engine.models.transformer import Transformer
 
 DROPPED, KEPT = 0.75, 0.95  # accuracy: below the first an ability is gone, from the second on it is whole
 
 
-@dataclass(frozen=True)
-class HeadRole:
-    """One head at the decision.
-
-    weights: mean weight on the positions of each name. moved: the largest total variation between its mean
-    rows for two adjectives, 0 to 1. direct: what it adds to the logit difference by itself, in logits, where
-    the answer is the first noun and where it is the second. zero, mean: the answers with it ablated.
-    """
-
-    block: int
-    head: int
-    weights: dict[str, float]
-    moved: float
-    direct: dict[str, float]
-    zero: Score
-    mean: Score
-
-
-@dataclass(frozen=True)
-class HeadSet:
-    """Some heads, and the answers with all of them ablated to zero and to their means."""
-
-    heads: list[Head]
-    zero: Score
-    mean: Score
-
-
-@dataclass(frozen=True)
-class Roles:
-    """What each head does in one model, all of it measured on the same questions.
-
-    looks: the edges of the graph. noun_carriers, adjective_readers: heads with a look at a noun, or at the
-    adjective, that is part of the circuit; a head may be both. helpers: heads without a role that are needed
-    all the same for ``KEPT`` (for that share of the accuracy, where the model does not reach it), the
-    costliest first. rest: all others.
-    holds: the whole model reaches ``KEPT``, either set ablated leaves less than ``DROPPED``, there are no
-    helpers, and the rest ablated leaves ``KEPT``. Ablated to means.
-    """
-
-    clean: Score
-    heads: list[HeadRole]
-    looks: list[HeadLook]
-    noun_carriers: HeadSet
-    adjective_readers: HeadSet
-    helpers: HeadSet
-    rest: HeadSet
-    holds: bool
-
-
-def find_roles(model: Transformer, questions: Questions, names: Mapping[int, str]) -> Roles:
+def find_roles(trials: Trials, names: Mapping[int, str]) -> Roles:
     """Measure every head of a model.
 
     names: of positions, "first noun", "second noun" and "adjective" among them; the others are "rest".
     Raises ValueError: when one of these is missing or out of place, and as ``head_looks``.
     """
-    sites = Sites.of(names, questions.decision)
-    clean = score(model, questions)
-    looks = head_looks(model, questions, sites)
-    means = head_means(model, questions.ids)
-    heads = _heads(model, questions, sites, means)
+    sites = Sites.of(names, trials.questions.decision)
+    clean = trials.whole.score()
+    looks = head_looks(trials, sites)
+    means = trials.head_means()
+    heads = _heads(trials, sites, means)
     part = [look for look in looks if look.part]
     carriers = {Head(look.block, look.head) for look in part if look.key in NOUNS}
     readers = {Head(look.block, look.head) for look in part if look.key == ADJECTIVE}
     left = {Head(role.block, role.head): role.mean.logit_difference for role in heads}
     rest, helpers = left.keys() - carriers - readers, set[Head]()
     enough = KEPT if clean.accuracy >= KEPT else KEPT * clean.accuracy
-    while rest and _ablated(model, questions, rest, means).mean.accuracy < enough:
+    while rest and trials.scores([[MeanHeads(frozenset(rest), means)]])[0].accuracy < enough:
         helpers.add(min(rest, key=lambda head: left[head]))
         rest -= helpers
-    sets = {
-        "noun_carriers": _ablated(model, questions, carriers, means),
-        "adjective_readers": _ablated(model, questions, readers, means),
-        "helpers": _ablated(model, questions, helpers, means),
-        "rest": _ablated(model, questions, rest, means),
-    }
+    names_of_sets = ("noun_carriers", "adjective_readers", "helpers", "rest")
+    found = _ablated(trials, [carriers, readers, helpers, rest], means)
+    sets = dict(zip(names_of_sets, found, strict=True))
     gone = all(sets[name].mean.accuracy < DROPPED for name in ("noun_carriers", "adjective_readers"))
     whole = min(clean.accuracy, sets["rest"].mean.accuracy) >= KEPT
     return Roles(clean=clean, heads=heads, looks=looks, **sets, holds=gone and whole and not helpers)
 
 
-def _ablated(model: Transformer, questions: Questions, heads: set[Head], means: Tensor) -> HeadSet:
-    names = frozenset(heads)
-    return HeadSet(
-        heads=sorted(names),
-        zero=score(model, questions, [ZeroHeads(names)]),
-        mean=score(model, questions, [MeanHeads(names, means)]),
-    )
+def _ablated(trials: Trials, sets: Sequence[Set[Head]], means: Tensor) -> list[HeadSet]:
+    """What is left without each of these sets."""
+    names = [frozenset(heads) for heads in sets]
+    zero = trials.scores([[ZeroHeads(heads)] for heads in names])
+    mean = trials.scores([[MeanHeads(heads, means)] for heads in names])
+    return [HeadSet(sorted(heads), *left) for heads, *left in zip(names, zero, mean, strict=True)]
 
 
-def _heads(model: Transformer, questions: Questions, sites: Sites, means: Tensor) -> list[HeadRole]:
+def _heads(trials: Trials, sites: Sites, means: Tensor) -> list[HeadRole]:
+    model, questions = trials.model, trials.questions
     words = questions.ids[:, sites.at(ADJECTIVE)]
-    by_word = torch.stack(list(mean_weights(model, questions.ids, words).values()))
+    by_word = torch.stack(list(mean_weights(trials.captured, words).values()))
     rows = by_word[..., sites.decision, :]  # (C, L, H, S)
     share = words.unique(return_counts=True)[1] / len(words)
     overall, moved = torch.einsum("c,clhs->lhs", share.double(), rows), largest_shift(rows)
@@ -122,9 +68,9 @@ def _heads(model: Transformer, questions: Questions, sites: Sites, means: Tensor
         name: attribution(model, questions.chosen(kind)).heads
         for name, kind in answer_kinds(questions, sites).items()
     }
+    every = [Head(block, head) for block, head in torch.ones(overall.shape[:2]).nonzero().tolist()]
     found = []
-    for block, head in torch.ones(overall.shape[:2]).nonzero().tolist():
-        alone = _ablated(model, questions, {Head(block, head)}, means)
+    for (block, head), alone in zip(every, _ablated(trials, [{head} for head in every], means), strict=True):
         found.append(
             HeadRole(
                 block=block,

@@ -7,13 +7,12 @@ Source: chapter, "Winograd circuits".
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from engine.circuits.looks import answer_kinds
+from engine.circuits.results import Cut, Route, Verdict
 from engine.circuits.roles import DROPPED, KEPT
-from engine.circuits.scoring import Questions, outcomes
 from engine.circuits.sites import ADJECTIVE, DECISION, NOUNS, RELAYS, Sites
-from engine.models.transformer import Transformer
+from engine.circuits.trials import Trials
 
 NOUN = "noun"  # either of the two
 # Name: query, what it looks at, block. An answer gets to the decision through some of these, or not at all.
@@ -40,62 +39,26 @@ ROUTES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 SEVERAL, MIXED, NONE_FOUND = "several, each enough", "mixed", "none found"
 
 
-@dataclass(frozen=True)
-class Cut:
-    """The accuracy that remains without some channels, and by which noun is the answer."""
-
-    channels: list[str]
-    accuracy: float
-    by_answer: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Route:
-    """One way. needed: the highest accuracy that is left when one of its channels is cut.
-
-    alone: what is left when every channel but its own is cut. taken: by ``DROPPED``, as the module says.
-    """
-
-    name: str
-    channels: list[str]
-    needed: float
-    alone: Cut
-    taken: bool
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The route that a model took, with all the numbers that decided it.
-
-    route: the one of ``ROUTES`` that was taken; else "several, each enough" when two or more reach ``KEPT``
-    alone; else "mixed" when the answer needs a look at the nouns and one at the adjective; else "none found".
-    cuts: every channel cut by itself.
-    """
-
-    route: str
-    clean: Cut
-    cuts: list[Cut]
-    routes: list[Route]
-
-
-def find_route(model: Transformer, questions: Questions, names: Mapping[int, str]) -> Verdict:
+def find_route(trials: Trials, names: Mapping[int, str]) -> Verdict:
     """Cut every channel, alone and all but a route's.
 
     names: of positions, "first noun", "second noun" and "adjective" among them; the others are "rest".
     Raises ValueError: when the model has not two blocks, or a name is missing or out of place.
     """
-    if (blocks := model.config.n_layer) != 2:
+    if (blocks := trials.model.config.n_layer) != 2:
         raise ValueError(f"the model has {blocks} blocks; a route of two hops is looked for in exactly 2.")
-    sites = Sites.of(names, questions.decision)
-    clean = _without(model, questions, sites, ())
-    cuts = {channel: _without(model, questions, sites, [channel]) for channel in CHANNELS}
+    others = {name: [c for c in CHANNELS if c not in own] for name, (own, _) in ROUTES.items()}
+    found = _without(trials, names, [[], *([channel] for channel in CHANNELS), *others.values()])
+    clean = found[0]
+    cuts = dict(zip(CHANNELS, found[1:], strict=False))
+    alone = dict(zip(others, found[-len(others) :], strict=True))
     lost = {channel for channel, cut in cuts.items() if cut.accuracy < DROPPED <= clean.accuracy}
     routes = [
         Route(
             name=name,
             channels=list(own),
             needed=max(cuts[channel].accuracy for channel in own),
-            alone=_without(model, questions, sites, [c for c in CHANNELS if c not in own]),
+            alone=alone[name],
             taken=lost.issuperset(own) and lost.isdisjoint(excluded),
         )
         for name, (own, excluded) in ROUTES.items()
@@ -103,15 +66,27 @@ def find_route(model: Transformer, questions: Questions, names: Mapping[int, str
     return Verdict(_route(routes, lost), clean, list(cuts.values()), routes)
 
 
-def _without(model: Transformer, questions: Questions, sites: Sites, channels: Sequence[str]) -> Cut:
-    looks = [
+def _without(trials: Trials, names: Mapping[int, str], sets: Sequence[Sequence[str]]) -> list[Cut]:
+    """What is left without each of these sets of channels."""
+    sites = Sites.of(names, trials.questions.decision)
+    kinds = answer_kinds(trials.questions, sites)
+    found = trials.outcomes([[sites.cut(_looks(channels))] for channels in sets])
+    return [
+        Cut(
+            list(channels),
+            changed.score().accuracy,
+            {name: changed.score(kind).accuracy for name, kind in kinds.items()},
+        )
+        for channels, changed in zip(sets, found, strict=True)
+    ]
+
+
+def _looks(channels: Sequence[str]) -> list[tuple[str, str, int]]:
+    return [
         (query, name, block)
         for query, key, block in (CHANNELS[channel] for channel in channels)
         for name in (NOUNS if key == NOUN else (key,))
     ]
-    changed = outcomes(model, questions, [sites.cut(looks)])
-    by_answer = {name: changed.score(kind).accuracy for name, kind in answer_kinds(questions, sites).items()}
-    return Cut(list(channels), changed.score().accuracy, by_answer)
 
 
 def _route(routes: Sequence[Route], lost: set[str]) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.circuits.capture import batches, run
 from engine.circuits.interventions import Intervention
+from engine.circuits.results import Score
 from engine.models.transformer import Transformer
 
 
@@ -58,21 +59,6 @@ class Questions:
             rows = slice(start, start + len(ids))
             yield rows, self.chosen(rows)
             start = rows.stop
-
-
-@dataclass(frozen=True)
-class Score:
-    """How some questions are answered.
-
-    accuracy, wrong, other: shares whose likeliest token is the answer, the other of the pair, neither.
-    logit_difference: logit of the answer less that of the other, mean.
-    """
-
-    accuracy: float
-    wrong: float
-    other: float
-    logit_difference: float
-    count: int
 
 
 @dataclass(frozen=True, eq=False)

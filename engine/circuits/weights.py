@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.circuits.capture import batches, run
-from engine.models.transformer import Transformer
+from engine.circuits.trials import Portions
 
 
 @dataclass(frozen=True)
@@ -20,26 +19,24 @@ class WordRows:
     rows: list[list[list[float]]]
 
 
-def mean_weights(model: Transformer, ids: Tensor, labels: Tensor) -> dict[int, Tensor]:
+def mean_weights(captured: Portions, labels: Tensor) -> dict[int, Tensor]:
     """Mean weights over the sentences of each label.
 
-    shape: (N, T) token ids, (N,) whole numbers -> (L, H, T, S) for each label, in float64
+    shape: runs of N sentences, (N,) whole numbers -> (L, H, T, S) for each label, in float64
     """
     kinds, of = labels.unique(return_inverse=True)
     member = torch.nn.functional.one_hot(of, len(kinds)).double()
     total: Tensor | float = 0.0
-    start = 0
-    for part in batches(ids):
-        weights = torch.stack([block.weights for block in run(model, part).blocks]).double()
-        total = total + torch.einsum("nc,lnhts->clhts", member[start : start + len(part)], weights)
-        start += len(part)
+    for rows, ran in captured:
+        weights = torch.stack([block.weights for block in ran.blocks]).double()
+        total = total + torch.einsum("nc,lnhts->clhts", member[rows], weights)
     means = torch.as_tensor(total) / member.sum(dim=0).view(-1, 1, 1, 1, 1)
     return dict(zip(kinds.tolist(), means, strict=True))
 
 
-def rows_by_word(model: Transformer, ids: Tensor, place: int, decision: int) -> list[WordRows]:
-    """The decision's rows for each word at ``place``: one grid of all adjectives shows the rule."""
-    found = mean_weights(model, ids, ids[:, place])
+def rows_by_word(captured: Portions, words: Tensor, decision: int) -> list[WordRows]:
+    """The decision's rows for each word: one grid of all adjectives shows the rule. words: shape (N,)"""
+    found = mean_weights(captured, words)
     return [WordRows(token, mean[:, :, decision, : decision + 1].tolist()) for token, mean in found.items()]
 
 

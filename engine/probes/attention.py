@@ -3,82 +3,41 @@
 Shapes: T query position, S key position (S = T), D d_model, H heads, K d_head.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.chapter.variants import HEAD_ADDED
 from engine.data import corpus
-from engine.models.config import ModelConfig
 from engine.models.mixers import CausalSelfAttention, future
 from engine.models.transformer import Transformer
-from engine.probes import live
+from engine.probes.models import token_ids, trained, untrained
+from engine.probes.results.attention import Capture
+from engine.system.errors import InvalidInput
 
-Array = NDArray[np.float32]
 
+def capture(text: str, weights: Path | None = None) -> Capture:
+    """The first attention layer of a model on a text.
 
-@dataclass(frozen=True, eq=False)
-class Capture:
-    """The stages of one layer, in the order in which they are computed.
-
-    pieces: the tokens as text. x: what the layer reads, (T, D). raw: x x^T, (T, S): not computed by the
-    model, but what scores would be without W_Q and W_K.
-    products: Q K^T, (H, T, S). scaled: the scores, position bias included. masked: what may not be seen,
-    (T, S). weights: after the softmax. values: V, (H, S, K). mixed: weights V, (H, T, K). keys: (H, S, K).
+    weights: a checkpoint trained with the shipped tokenizer; without one, the untrained head of seed 0.
+    Raises InvalidInput: when the model has no attention, or the text no token or too many; and as
+        ``trained``.
     """
-
-    pieces: tuple[str, ...]
-    x: Array
-    raw: Array
-    products: Array
-    scaled: Array
-    masked: NDArray[np.bool_]
-    weights: Array
-    keys: Array
-    values: Array
-    mixed: Array
+    return captured(trained(weights) if weights else untrained(HEAD_ADDED.config), text)[0]
 
 
-@dataclass(frozen=True)
-class Steps:
-    """What W_Q, W_K and W_V change, in numbers, for one head.
-
-    rows: the queries that see more than themselves; own_raw, own_score: in how many of them the token's
-    own score is the highest, for x x^T and for Q K^T.
-    mirror_raw, mirror_score: the largest difference between a score and the one with the roles swapped.
-    asymmetry_raw, asymmetry_score: ||S - S^T|| / 2||S||: 0 when looks are mutual, 0.71 when unrelated.
-    moved: in how many rows the heaviest key is not the one that gives most, by weight times length of v.
-    likeness: correlation over pairs of tokens of how alike their keys are with how alike their values
-    are (cosines); None where there are no differences, as under three tokens.
-    """
-
-    rows: int
-    own_raw: int
-    own_score: int
-    mirror_raw: float
-    mirror_score: float
-    asymmetry_raw: float
-    asymmetry_score: float
-    moved: int
-    likeness: float | None
-
-
-def capture(source: Path | ModelConfig, text: str) -> list[Capture]:
+@torch.no_grad()
+def captured(model: Transformer, text: str) -> list[Capture]:
     """Every attention layer of a model on a text, from the first block to the last.
 
-    source: a checkpoint trained with the shipped tokenizer, or a configuration: its untrained model, seed 0.
-    Raises ValueError: when the model has no attention, or the text no token or too many; OSError: when the
-    checkpoint cannot be read.
+    Raises InvalidInput: as ``capture``.
     """
-    with live.alone():
-        model = live.trained(source) if isinstance(source, Path) else live.untrained(source)
-        vocabulary = corpus.shipped_vocabulary()
-        ids = live.token_ids(vocabulary, text, model)
-        pieces = tuple(vocabulary.pieces(ids))
-        return [_stages(mixer, x, pieces) for mixer, x in _inputs(model, ids)]
+    vocabulary = corpus.shipped_vocabulary()
+    ids = token_ids(vocabulary, text, model.config.max_positions)
+    pieces = tuple(vocabulary.pieces(ids))
+    return [_stages(mixer, x, pieces) for mixer, x in _inputs(model, ids)]
 
 
 def _inputs(model: Transformer, ids: list[int]) -> list[tuple[CausalSelfAttention, Tensor]]:
@@ -86,7 +45,7 @@ def _inputs(model: Transformer, ids: list[int]) -> list[tuple[CausalSelfAttentio
     caught: list[tuple[CausalSelfAttention, Tensor]] = []
     layers = [module for module in model.modules() if isinstance(module, CausalSelfAttention)]
     if not layers:
-        raise ValueError(f"A model of mixer {model.config.mixer!r} has no queries and keys to look into.")
+        raise InvalidInput(f"A model of mixer {model.config.mixer!r} has no queries and keys to look into.")
     hooks = [layer.register_forward_pre_hook(lambda m, read: caught.append((m, read[0]))) for layer in layers]
     try:
         model(torch.tensor([ids]))
@@ -113,47 +72,3 @@ def _stages(mixer: CausalSelfAttention, x: Tensor, pieces: tuple[str, ...]) -> C
     }
     arrays = {name: stage[0].numpy().astype(np.float32) for name, stage in stages.items()}
     return Capture(pieces=pieces, masked=masked.numpy(), **arrays)
-
-
-def steps(caught: Capture, head: int = 0) -> Steps:
-    """What the three projections change on this sentence."""
-    weights, products = caught.weights[head], caught.products[head]
-    given = weights * np.linalg.norm(caught.values[head], axis=-1)
-    choices = (~caught.masked).sum(axis=-1) > 1
-    return Steps(
-        rows=int(choices.sum()),
-        own_raw=_own_first(caught.raw, caught.masked, choices),
-        own_score=_own_first(products, caught.masked, choices),
-        mirror_raw=float(np.abs(caught.raw - caught.raw.T).max()),
-        mirror_score=float(np.abs(products - products.T).max()),
-        asymmetry_raw=_asymmetry(caught.raw),
-        asymmetry_score=_asymmetry(products),
-        moved=int((given.argmax(axis=-1) != weights.argmax(axis=-1))[choices].sum()),
-        likeness=_likeness(caught.keys[head], caught.values[head]),
-    )
-
-
-def _own_first(scores: Array, masked: NDArray[np.bool_], rows: NDArray[np.bool_]) -> int:
-    best = np.where(masked, -np.inf, scores).argmax(axis=-1)
-    return int((best == np.arange(len(best)))[rows].sum())
-
-
-def _asymmetry(scores: Array) -> float:
-    size = float(np.linalg.norm(scores))
-    return float(np.linalg.norm(scores - scores.T)) / (2 * size) if size else 0.0
-
-
-def _likeness(keys: Array, values: Array) -> float | None:
-    if len(keys) < 3:
-        return None
-    pairs = np.triu_indices(len(keys), 1)
-    of_keys, of_values = _cosines(keys)[pairs], _cosines(values)[pairs]
-    if min(of_keys.std(), of_values.std()) < 1e-6:
-        return None
-    return float(np.corrcoef(of_keys, of_values)[0, 1])
-
-
-def _cosines(vectors: Array) -> Array:
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    cosines: Array = unit @ unit.T
-    return cosines

@@ -1,17 +1,12 @@
-"""Two claims about a block, on fixed weights: ``python -m engine.probes.block --json``.
+"""Two claims about a block, on fixed weights.
 
 Attention with frozen weights is linear along the features and the feed-forward is not; LayerNorm keeps four
-promises that BatchNorm does not. A process of its own, so that the app never loads torch for it.
+promises that BatchNorm does not.
 Shapes: B examples, T position, S key position (S = T here), D d_model, N points.
 """
 
-import argparse
-import json
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +15,9 @@ from engine.chapter.variants import BLOCK
 from engine.models.block import FeedForward
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
-from engine.training import checkpoint
+from engine.probes.models import trained, untrained
+from engine.probes.results.block import Bent, Block, Linearity, Promise, Promises
+from engine.system.errors import InvalidInput
 
 A, B = 2.0, -3.0  # the two factors of a x + b y
 TOKENS = 32
@@ -30,31 +27,16 @@ REACH, POINTS = 3.0, 61  # how far a line through x goes, in steps of 0.1
 Layer = Callable[[Tensor], Tensor]
 
 
-def trained_or_not(weights: Path | None) -> Transformer:
-    """A block of the chapter's: of a checkpoint, or as torch draws it with seed 0.
-
-    Raises ValueError: when the checkpoint holds no single block of attention and feed-forward; OSError: when
-        it cannot be read.
-    """
-    if weights is None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return Transformer(BLOCK.config).eval()
-    model = checkpoint.load_model(weights)[0]
-    parts_of(model)
-    return model
-
-
 def parts_of(model: Transformer) -> tuple[CausalSelfAttention, FeedForward]:
     """The first block's attention and feed-forward.
 
-    Raises ValueError: when it lacks one of them.
+    Raises InvalidInput: when it lacks one of them.
     """
     modules = list(model.modules())
     attention = next((part for part in modules if isinstance(part, CausalSelfAttention)), None)
     feed_forward = next((part for part in modules if isinstance(part, FeedForward)), None)
     if attention is None or feed_forward is None:
-        raise ValueError("the model has no block of attention and feed-forward; needed: one of each.")
+        raise InvalidInput("the model has no block of attention and feed-forward; needed: one of each.")
     return attention, feed_forward
 
 
@@ -84,7 +66,7 @@ def bent(layer: Layer, x: Tensor, y: Tensor) -> float:
 
 
 @torch.no_grad()
-def linearity(model: Transformer, seed: int) -> dict[str, Any]:
+def linearity(model: Transformer, seed: int) -> Linearity:
     """How far each part of a block is from linear, and one feature of each along a line.
 
     Inputs are standard normal, as what leaves a LayerNorm nearly is.
@@ -101,11 +83,11 @@ def linearity(model: Transformer, seed: int) -> dict[str, Any]:
         "feed-forward": feed_forward,
         "without-gelu": straight,
     }
-    return {
-        "rows": [{"layer": name, "bent": bent(layer, x, y)} for name, layer in layers.items()],
-        "line": along_a_line({"frozen": fixed, "feed-forward": feed_forward}, x, y),
-        "rounding": torch.finfo(x.dtype).eps,
-    }
+    return Linearity(
+        rows=[Bent(name, bent(layer, x, y)) for name, layer in layers.items()],
+        line=along_a_line({"frozen": fixed, "feed-forward": feed_forward}, x, y),
+        rounding=torch.finfo(x.dtype).eps,
+    )
 
 
 def along_a_line(layers: dict[str, Layer], x: Tensor, y: Tensor) -> dict[str, list[float]]:
@@ -124,7 +106,7 @@ def along_a_line(layers: dict[str, Layer], x: Tensor, y: Tensor) -> dict[str, li
 
 
 @torch.no_grad()
-def promises(width: int, seed: int) -> dict[str, Any]:
+def promises(width: int, seed: int) -> Promises:
     """LayerNorm and BatchNorm on the same numbers: what else their outputs depend on.
 
     Each value is the largest absolute change in the output for the same tokens; BatchNorm as it trains and as
@@ -162,17 +144,17 @@ def promises(width: int, seed: int) -> dict[str, Any]:
         otherwise = output(short)
         norm.train(training)
         found.append(
-            {
-                "norm": name,
-                "batch": _largest(alone - whole[:1]),
-                "running": sum(b.numel() for b in norm.buffers()),
-                "mode": _largest(otherwise - whole),
-                "length": _largest(longer - whole),
-                "single": _refusal(output, short[:1, :1]),
-            }
+            Promise(
+                norm=name,
+                batch=_largest(alone - whole[:1]),
+                running=sum(b.numel() for b in norm.buffers()),
+                mode=_largest(otherwise - whole),
+                length=_largest(longer - whole),
+                single=_refusal(output, short[:1, :1]),
+            )
         )
         norm.load_state_dict(kept)
-    return {"rows": found, "examples": EXAMPLES, "short": SHORT, "long": LONG, "seen": SEEN}
+    return Promises(rows=found, examples=EXAMPLES, short=SHORT, long=LONG, seen=SEEN)
 
 
 class _OverBatch(nn.BatchNorm1d):
@@ -195,40 +177,13 @@ def _refusal(layer: Layer, x: Tensor) -> str:
     return ""
 
 
-def report(weights: Path | None, seed: int) -> dict[str, Any]:
-    """All of it as plain JSON values."""
-    torch.set_num_threads(1)
-    began = time.monotonic()
-    model = trained_or_not(weights)
-    return {
-        "id": "block",
-        "torch": torch.__version__,
-        "seed": seed,
-        "linearity": linearity(model, seed),
-        "norms": promises(model.config.d_model, seed),
-        "seconds": time.monotonic() - began,
-    }
+@torch.no_grad()
+def claims(weights: Path | None = None, seed: int = 0) -> Block:
+    """Both claims on a block of the chapter's: of a checkpoint, or as torch draws it with seed 0.
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m engine.probes.block", description=__doc__)
-    parser.add_argument("--weights", type=Path, help="a checkpoint; without one, weights as torch draws them")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document (the only form there is)"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        if not 0 <= options.seed < 2**63:
-            raise ValueError(f"seed is {options.seed}; allowed: 0 to {2**63 - 1}.")
-        document = report(options.weights, options.seed)
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(json.dumps(document, allow_nan=False))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    Raises InvalidInput: when the checkpoint holds no single block of attention and feed-forward, and as
+        ``trained``.
+    """
+    model = trained(weights) if weights else untrained(BLOCK.config)
+    norms = promises(model.config.d_model, seed)
+    return Block(torch.__version__, seed, linearity(model, seed), norms)

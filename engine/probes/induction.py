@@ -1,20 +1,13 @@
-"""Induction heads as they form, taken away, and in models of a text: ``python -m engine.probes.induction
-WHAT --json``.
+"""Induction heads as they form, taken away, and in models of a text.
 
-A page measures in that process, so that its own never loads torch. What is measured lies in
-``circuits/induction.py``. Layers and heads count from 0 in what is printed, and from 1 in what people type.
+What is measured lies in ``circuits/induction.py``. Layers and heads count from 0.
 Shapes: B sequences, T position, S key position, H heads, L blocks, V vocabulary.
 Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"; Olsson et al. 2022,
 "In-context Learning and Induction Heads".
 """
 
-import argparse
-import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,50 +15,60 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.circuits import capture
-from engine.circuits.induction import FOUND, HeadScores, by_position, head_scores, pair_of, partners_of
-from engine.circuits.interventions import Head, Intervention, MeanHeads, ZeroHeads
+from engine.circuits.induction import FOUND, by_position, head_scores, pair_of, partners_of
+from engine.circuits.interventions import Intervention, MeanHeads, ZeroHeads
+from engine.circuits.results import Head, HeadScores
+from engine.circuits.trials import logits_of_each
 from engine.data import corpus
 from engine.data.languages import shelf
 from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import WITHOUT_HEADS, ModelConfig
 from engine.models.transformer import Transformer
-from engine.probes.answering import answer
+from engine.probes.models import for_the_reader, trained
+from engine.probes.results.induction import (
+    Ablation,
+    AllAlike,
+    Formation,
+    Growing,
+    InText,
+    InTexts,
+    Maps,
+    Without,
+)
 from engine.runs.spec import RunSpec
 from engine.system import files
-from engine.training import checkpoint
+from engine.system.errors import InvalidInput
 
 SCORED = 64  # sequences on which the heads of every kept step are scored
 PASSAGES, LONGEST, SHORTEST = 64, 128, 16  # of a text: how many, their tokens, and those before a repeat
-
-Found = dict[str, Any]
 
 
 def trained_on(run: Path) -> tuple[RunSpec, Repeats]:
     """What a run was asked for, and the language of its sequences.
 
-    Raises ValueError: when the folder holds no run, or one that trained on something else; OSError: when it
-        cannot be read.
+    Raises InvalidInput: when the folder holds no run, or one that trained on something else.
     """
-    try:
-        spec = RunSpec.from_json((run / "spec.json").read_text("utf-8"))
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"{run} holds no run: {error}.") from error
-    language = shelf.load(spec.corpus)
+    with for_the_reader():
+        try:
+            spec = RunSpec.from_json((run / "spec.json").read_text("utf-8"))
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"{run} holds no run: {error}.") from error
+        language = shelf.load(spec.corpus)
     if not isinstance(language, Repeats):
-        raise ValueError(f"run #{run.name} trained on {spec.corpus}; allowed: repeated random tokens.")
+        raise InvalidInput(f"run #{run.name} trained on {spec.corpus}; allowed: repeated random tokens.")
     return spec, language
 
 
 def kept_models(run: Path) -> Iterator[tuple[int, Transformer]]:
     """The model at every kept step, from the first to the last.
 
-    Raises ValueError: when there is none, or one is damaged; OSError: when it cannot be read.
+    Raises InvalidInput: when there is none, or one is damaged.
     """
     kept = files.kept_weights(run)
     if not kept:
-        raise ValueError(f"run #{run.name} has kept no weights of its steps; train it again.")
+        raise InvalidInput(f"run #{run.name} has kept no weights of its steps; train it again.")
     for step, path in kept.items():
-        yield step, checkpoint.load_model(path)[0]
+        yield step, trained(path)
 
 
 def formed_at(steps: Sequence[int], scores: Sequence[HeadScores]) -> int | None:
@@ -76,14 +79,14 @@ def formed_at(steps: Sequence[int], scores: Sequence[HeadScores]) -> int | None:
     return found
 
 
-def all_alike(ids: Tensor, vocab_size: int) -> Found:
+def all_alike(ids: Tensor, vocab_size: int) -> AllAlike:
     """The scores of a head that looks at all it sees alike. shape: (B, T)"""
     config = ModelConfig(vocab_size=vocab_size, d_model=4, n_layer=1, mixer="average", connection="add")
     scores = head_scores(Transformer(config).eval(), ids)
-    return {"previous_token": scores.previous_token[0][0], "prefix_matching": scores.prefix_matching[0][0]}
+    return AllAlike(scores.previous_token[0][0], scores.prefix_matching[0][0])
 
 
-def formation(run: Path) -> Found:
+def formation(run: Path) -> Formation:
     """Both scores of every head at every kept step, the step from which on a pair stands, and who has a role
     at the end.
     """
@@ -93,42 +96,39 @@ def formation(run: Path) -> Found:
     for step, model in kept_models(run):
         steps.append(step)
         scores.append(head_scores(model, ids))
-    return {
-        "steps": steps,
-        "scores": [asdict(at) for at in scores],
-        "pairs": [pair_of(at) for at in scores],
-        "formed": formed_at(steps, scores),
-        **roles(scores[-1]),
-        "all_alike": all_alike(ids, len(language.words)),
-        "sequences": len(ids),
-    }
+    previous, matching = partners_of(scores[-1])
+    return Formation(
+        steps=steps,
+        scores=scores,
+        pairs=[pair_of(at) for at in scores],
+        formed=formed_at(steps, scores),
+        pair=pair_of(scores[-1]),
+        previous=previous,
+        matching=matching,
+        threshold=FOUND,
+        all_alike=all_alike(ids, len(language.words)),
+        sequences=len(ids),
+    )
 
 
-def roles(scores: HeadScores) -> Found:
-    """The pair, and every head with a role; see ``circuits/induction.py``."""
-    previous, matching = partners_of(scores)
-    return {"pair": pair_of(scores), "previous": previous, "matching": matching, "from": FOUND}
-
-
-def maps(run: Path, period: int) -> Found:
+def maps(run: Path, period: int) -> Maps:
     """Every head's attention on one sequence, a word said twice, at every kept step.
 
-    weights, scores: by step, layer, head and query, as far as the query sees.
-    Raises ValueError: when the period is out of range, and as ``kept_models``.
+    Raises InvalidInput: when the period is out of range, and as ``kept_models``.
     """
     spec, language = trained_on(run)
     if not language.shortest <= period <= language.longest:
         allowed = f"{language.shortest} to {language.longest} tokens"
-        raise ValueError(f"the period is {period}; allowed: {allowed}.")
+        raise InvalidInput(f"the period is {period}; allowed: {allowed}.")
     word = language.halved_rows(spec.seed, 1)[:, :period]
     ids = torch.from_numpy(np.concatenate([word, word], axis=1))
-    found: Found = {"steps": [], "weights": [], "scores": []}
+    found = Maps([language.words[token] for token in ids[0].tolist()], [], [], [])
     for step, model in kept_models(run):
         blocks = capture.run(model, ids).blocks
-        found["steps"].append(step)
-        found["weights"].append([_seen(block.weights[0], 4) for block in blocks])
-        found["scores"].append([_seen(block.scores[0], 3) for block in blocks])
-    return {"pieces": [language.words[token] for token in ids[0].tolist()], **found}
+        found.steps.append(step)
+        found.weights.append([_seen(block.weights[0], 4) for block in blocks])
+        found.scores.append([_seen(block.scores[0], 3) for block in blocks])
+    return found
 
 
 def _seen(values: Tensor, decimals: int) -> list[list[list[float]]]:
@@ -137,84 +137,104 @@ def _seen(values: Tensor, decimals: int) -> list[list[list[float]]]:
     return [[row[: t + 1].tolist() for t, row in enumerate(head)] for head in rounded]
 
 
-class Ablation:
-    """One model on unseen sequences, with heads taken away.
+class Continued:
+    """One model that continues unseen sequences, with heads taken away.
 
-    rows: whole sequences, shape (B, T + 1).
+    rows: whole sequences, shape (B, T + 1). positions: those whose next tokens count.
     """
 
-    def __init__(self, model: Transformer, language: Repeats, rows: NDArray[np.int64]) -> None:
-        self.model, self.rows = model, torch.from_numpy(rows)
-        self.ids, self.wanted = self.rows[:, :-1], self.rows[:, 1:]
-        self.late, self.early = language.known_all, language.known_nothing
+    def __init__(self, model: Transformer, rows: NDArray[np.int64], positions: slice) -> None:
+        self.model, self.ids = model, torch.from_numpy(rows)[:, :-1]
+        self.wanted = torch.from_numpy(rows)[:, 1:][:, positions]
+        self.places = range(self.ids.shape[1])[positions]
         self.means = capture.head_means(model, self.ids)
+        self.captured = [capture.run(model, ids) for ids in capture.batches(self.ids)]
 
-    def accuracy(self, positions: slice, changes: Sequence[Intervention] = ()) -> float:
-        """The share of right tokens among those that follow these positions."""
-        right = [
-            capture.run(self.model, ids, changes).logits.argmax(dim=-1) == wanted
-            for ids, wanted in zip(capture.batches(self.ids), capture.batches(self.wanted), strict=True)
-        ]
-        return torch.cat(right)[:, positions].double().mean().item()
+    def accuracy(self, *cases: Sequence[Intervention]) -> list[float]:
+        """The share of right tokens in each case."""
+        parts = [logits_of_each(self.model, one, self.places, cases).argmax(-1) for one in self.captured]
+        right = torch.cat(parts, dim=1) == self.wanted
+        return right.flatten(1).double().mean(dim=1).tolist()
 
-    def without(self, heads: Sequence[Head]) -> Found:
-        """What is left of the second half when these heads add nothing, or what they add on average."""
-        taken = frozenset(heads)
-        return {
-            "heads": [list(head) for head in heads],
-            "zero": self.accuracy(self.late, [ZeroHeads(taken)]),
-            "mean": self.accuracy(self.late, [MeanHeads(taken, self.means)]),
-        }
+    def without(self, *sets: Sequence[Head]) -> list[Without]:
+        """What is left when these heads add nothing, or what they add on average."""
+        taken = [frozenset(heads) for heads in sets]
+        with for_the_reader():  # a model has only so many heads
+            zero = self.accuracy(*([ZeroHeads(heads)] for heads in taken))
+            mean = self.accuracy(*([MeanHeads(heads, self.means)] for heads in taken))
+        return [Without(list(heads), *left) for heads, *left in zip(sets, zero, mean, strict=True)]
 
-    def growing(self, heads: Sequence[Head], scores: list[list[float]]) -> list[Found]:
+    def growing(self, heads: Sequence[Head], scores: list[list[float]]) -> list[Growing]:
         """These heads set to zero one after another, the highest score first."""
         order = sorted(heads, key=lambda head: -scores[head.block][head.head])
         firsts = [order[:count] for count in range(1, len(order) + 1)]
-        return [
-            {
-                "heads": [list(head) for head in taken],
-                "zero": self.accuracy(self.late, [ZeroHeads(frozenset(taken))]),
-            }
-            for taken in firsts
-        ]
+        if not firsts:
+            return []
+        left = self.accuracy(*([ZeroHeads(frozenset(taken))] for taken in firsts))
+        return [Growing(taken, share) for taken, share in zip(firsts, left, strict=True)]
 
 
-@torch.no_grad()
-def ablate(model: Transformer, seed: int, chosen: Sequence[Head] = ()) -> Found:
+def ablate(weights: Path, seed: int = 0) -> Ablation:
     """What is left of the accuracy without each head, and without all that share a role or have none.
 
-    seed: of the sequences. chosen: heads of the reader's, in place of all these.
-    Raises ValueError: when the model has no such head, or reads another language.
+    seed: of the sequences.
+    Raises InvalidInput: when the model reads another language, and as ``trained``.
     """
+    return ablation_of(trained(weights), seed)
+
+
+def ablate_chosen(weights: Path, heads: list[Head], seed: int = 0) -> Without:
+    """What is left without these heads. Raises InvalidInput: as ``ablate``, and when the model lacks one."""
+    model = trained(weights)
+    return Continued(model, _unseen(model, seed), INDUCTION.known_all).without(heads)[0]
+
+
+def _unseen(model: Transformer, seed: int) -> NDArray[np.int64]:
     if len(INDUCTION.words) != model.config.vocab_size:
         words = f"{len(INDUCTION.words)}, of {INDUCTION.kind}"
-        raise ValueError(f"the model has {model.config.vocab_size} tokens; allowed: {words}.")
-    measured = Ablation(model, INDUCTION, INDUCTION.unseen_rows(seed))
-    whole = {"accuracy": measured.accuracy(measured.late)}
-    if chosen:
-        return {**whole, "chosen": measured.without(chosen)}
-    scores = head_scores(model, measured.ids)
-    found = roles(scores)
+        raise InvalidInput(f"the model has {model.config.vocab_size} tokens; allowed: {words}.")
+    return INDUCTION.unseen_rows(seed)
+
+
+def ablation_of(model: Transformer, seed: int) -> Ablation:
+    """``ablate`` of a model at hand."""
+    rows = _unseen(model, seed)
+    late, early = (Continued(model, rows, at) for at in (INDUCTION.known_all, INDUCTION.known_nothing))
+    scores = head_scores(model, late.ids)
+    previous, matching = partners_of(scores)
     every = [Head(b, h) for b, row in enumerate(scores.previous_token) for h in range(len(row))]
-    idle = [head for head in every if head not in (*found["previous"], *found["matching"])]
-    sets = {"previous": found["previous"], "matching": found["matching"], "others": idle}
-    return {
-        **whole,
-        "early_accuracy": measured.accuracy(measured.early),
-        **found,
-        "scores": asdict(scores),
-        "single": [measured.without([head]) for head in every],
-        "sets": {name: measured.without(heads) for name, heads in sets.items() if heads},
-        "growing": {
-            "previous": measured.growing(found["previous"], scores.previous_token),
-            "matching": measured.growing(found["matching"], scores.prefix_matching),
+    idle = [head for head in every if head not in (*previous, *matching)]
+    sets = {"previous": previous, "matching": matching, "others": idle}
+    named = {name: heads for name, heads in sets.items() if heads}
+    left = late.without(*([head] for head in every), *named.values())
+    return Ablation(
+        accuracy=late.accuracy([])[0],
+        early_accuracy=early.accuracy([])[0],
+        pair=pair_of(scores),
+        previous=previous,
+        matching=matching,
+        threshold=FOUND,
+        scores=scores,
+        single=left[: len(every)],
+        sets=dict(zip(named, left[len(every) :], strict=True)),
+        growing={
+            "previous": late.growing(previous, scores.previous_token),
+            "matching": late.growing(matching, scores.prefix_matching),
         },
-        "sequences": len(measured.rows),
-    }
+        sequences=len(rows),
+    )
+
+
+def in_texts(models: dict[str, Path], text: str = corpus.TINYSHAKESPEARE, seed: int = 0) -> InTexts:
+    """The scores of models of a text, by a name. Raises InvalidInput: as ``in_text`` and ``trained``."""
+    with for_the_reader():
+        read = corpus.load(text)
+        rows = [in_text(name, trained(path), read, seed) for name, path in models.items()]
+    return InTexts(rows, read.title, PASSAGES)
 
 
 @torch.no_grad()
-def in_text(model: Transformer, text: corpus.Corpus, seed: int) -> Found:
+def in_text(name: str, model: Transformer, text: corpus.Corpus, seed: int) -> InText:
     """The scores of a model of a text, on random tokens that repeat and on that text's held-out part, and
     what it gains on either by having read the same before (``gain``).
 
@@ -225,20 +245,20 @@ def in_text(model: Transformer, text: corpus.Corpus, seed: int) -> Found:
         raise ValueError(f"a model of mixer {model.config.mixer!r} has no heads; needed: some that look.")
     length = min(LONGEST, model.config.max_positions)
     random, passages = repeats(model.config.vocab_size, length, seed), held_out(text, length)
-    scores = {"random": head_scores(model, random), "text": head_scores(model, passages)}
+    on_random = head_scores(model, random)
     words = repeats(model.config.vocab_size, length, seed, once=True)
-    return {
-        "layers": model.config.n_layer,
-        "pair": pair_of(scores["random"]),
-        "from": FOUND,
-        **{name: asdict(found) for name, found in scores.items()},
-        "gain_random_nats": gain(model, words[:, : length // 2]),
-        "gain_text_nats": gain(model, passages[:, : length // 2]),
-        "all_alike": {
-            name: all_alike(ids, model.config.vocab_size)
-            for name, ids in (("random", random), ("text", passages))
-        },
-    }
+    return InText(
+        model=name,
+        layers=model.config.n_layer,
+        pair=pair_of(on_random),
+        threshold=FOUND,
+        random=on_random,
+        text=head_scores(model, passages),
+        gain_random_nats=gain(model, words[:, : length // 2]),
+        gain_text_nats=gain(model, passages[:, : length // 2]),
+        alike_random=all_alike(random, model.config.vocab_size),
+        alike_text=all_alike(passages, model.config.vocab_size),
+    )
 
 
 def gain(model: Transformer, said: Tensor) -> float:
@@ -285,76 +305,3 @@ def held_out(text: corpus.Corpus, length: int) -> Tensor:
 def _read(rows: NDArray[np.int64]) -> Tensor:
     """What a model reads of whole sequences: all but the last token. shape: (B, T + 1) -> (B, T)"""
     return torch.from_numpy(rows)[:, :-1]
-
-
-def heads_in(text: str) -> list[Head]:
-    """Heads as people write them: "1.3,2.4", layer and head counted from 1.
-
-    Raises ValueError: when one is not so, or is there twice.
-    """
-    found = list[Head]()
-    for part in text.split(",") if text else []:
-        if not re.fullmatch(r"[1-9]\d?\.[1-9]\d?", part, re.ASCII):
-            raise ValueError(f"heads have {part[:40]!r}; allowed: LAYER.HEAD, counted from 1, as in 1.3,2.4.")
-        layer, _, head = part.partition(".")
-        if (named := Head(int(layer) - 1, int(head) - 1)) in found:
-            raise ValueError(f"heads have {part} twice; allowed: each once.")
-        found.append(named)
-    return found
-
-
-def _measure_formation(options: argparse.Namespace) -> Found:
-    return formation(_needed(options.run, "--run"))
-
-
-def _measure_maps(options: argparse.Namespace) -> Found:
-    return maps(_needed(options.run, "--run"), options.period)
-
-
-def _measure_ablate(options: argparse.Namespace) -> Found:
-    model = checkpoint.load_model(_needed(options.weights, "--weights"))[0]
-    return ablate(model, options.seed, heads_in(options.heads))
-
-
-def _measure_text(options: argparse.Namespace) -> Found:
-    text, rows = corpus.load(options.text), list[Found]()
-    for given in options.model:
-        name, equals, path = given.partition("=")
-        if not equals:
-            raise ValueError(f"a model is {given!r}; allowed: NAME=PATH of a checkpoint.")
-        rows.append({"model": name, **in_text(checkpoint.load_model(Path(path))[0], text, options.seed)})
-    return {"rows": rows, "text": text.title, "passages": PASSAGES}
-
-
-def _needed(path: Path | None, name: str) -> Path:
-    if path is None:
-        raise ValueError(f"{name} is not given; needed: a path.")
-    return path
-
-
-MEASURED: dict[str, Callable[[argparse.Namespace], Found]] = {
-    "formation": _measure_formation,
-    "maps": _measure_maps,
-    "ablate": _measure_ablate,
-    "text": _measure_text,
-}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print the figures. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m engine.probes.induction", description=__doc__)
-    parser.add_argument("what", choices=tuple(MEASURED))
-    parser.add_argument("--json", action="store_true", help="one JSON document (it is printed in any case)")
-    parser.add_argument("--run", type=Path, help="a run's folder, with weights kept over its steps")
-    parser.add_argument("--period", type=int, default=12, help="tokens before the repeat, of the maps")
-    parser.add_argument("--weights", type=Path, help="a checkpoint")
-    parser.add_argument("--seed", type=int, default=0, help="of the sequences")
-    parser.add_argument("--heads", default="", help="LAYER.HEAD,... to take away at once")
-    parser.add_argument("--model", action="append", default=[], help="NAME=PATH of a checkpoint")
-    parser.add_argument("--text", default=corpus.TINYSHAKESPEARE, help="whose held-out part is read")
-    options = parser.parse_args(arguments)
-    return answer(lambda: MEASURED[options.what](options), options.seed)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,8 +5,7 @@ Shapes: N grids, T query position, S key position (S = T here), D features.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -16,7 +15,9 @@ from torch import Tensor, nn
 from engine.data import corpus
 from engine.models.mixers import future
 from engine.models.transformer import Transformer
-from engine.probes.live import alone, trained
+from engine.probes.models import for_the_reader, trained
+from engine.probes.results.leaks import Constant, EmptyRow, Sample
+from engine.system.errors import InvalidInput
 from engine.training.evaluation import perplexity
 from engine.training.generation import continued
 
@@ -25,38 +26,19 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 GRIDS, TOKENS, WIDTH = 500, 6, 8
 
 
-@dataclass(frozen=True)
-class Constant:
-    """One mask value in one type.
-
-    filled: what ``masked_fill`` leaves, or None when it refuses; refusal: what it says then.
-    cast: what a conversion from float32 gives.
-    leaks: by size of the scores, the mean weight on what is ahead; None from where the scores, or the
-        constant, do not fit the type.
-    """
-
-    filled: float | None
-    refusal: str
-    cast: float
-    leaks: dict[float, float | None]
-
-
-def constants(sizes: tuple[float, ...]) -> dict[tuple[str, str], Constant]:
-    """Every mask value in every type, by (type, value).
+@torch.no_grad()
+def constants(sizes: list[float]) -> list[Constant]:
+    """Every mask value in every type.
 
     sizes: standard deviations of the scores to try, in 500 grids of 6 x 6 normal numbers, always the same.
     Rows that see everything are left out of the mean: nothing can leak into them.
     """
-    with alone():
-        drawn = torch.randn(GRIDS, TOKENS, TOKENS, generator=torch.Generator().manual_seed(0))
-        return {
-            (kind, name): _constant(value, dtype, drawn, sizes)
-            for kind, dtype in DTYPES.items()
-            for name, value in MASK_VALUES.items()
-        }
+    drawn = torch.randn(GRIDS, TOKENS, TOKENS, generator=torch.Generator().manual_seed(0))
+    return [_constant(kind, name, drawn, sizes) for kind in DTYPES for name in MASK_VALUES]
 
 
-def _constant(value: float, dtype: torch.dtype, drawn: Tensor, sizes: tuple[float, ...]) -> Constant:
+def _constant(kind: str, name: str, drawn: Tensor, sizes: Sequence[float]) -> Constant:
+    dtype, value = DTYPES[kind], MASK_VALUES[name]
     ahead = future(drawn)
     filled, refusal = None, ""
     try:
@@ -71,23 +53,7 @@ def _constant(value: float, dtype: torch.dtype, drawn: Tensor, sizes: tuple[floa
             continue
         weights = scores.masked_fill(ahead, value).softmax(dim=-1)
         leaks[size] = (weights.float() * ahead).sum(dim=-1)[:, :-1].mean().item()
-    return Constant(filled, refusal, torch.tensor(value).to(dtype).item(), leaks)
-
-
-@dataclass(frozen=True)
-class EmptyRow:
-    """One way to compute attention, given a row in which everything is masked.
-
-    output: what comes out at that row, after W_O and its bias.
-    like: "nan", "bias" (the row is W_O's bias: nothing was read) or "mean" (the mean of all six tokens, those
-        ahead included), or "other".
-    nan_gradients: which of W_Q, W_K, W_V, W_O get a gradient with NaN although the loss leaves the row out.
-    """
-
-    way: str
-    output: list[float]
-    like: str
-    nan_gradients: list[str]
+    return Constant(kind, name, filled, refusal, torch.tensor(value).to(dtype).item(), leaks)
 
 
 EMPTY_ROW = 2  # the third of six
@@ -95,8 +61,7 @@ EMPTY_ROW = 2  # the third of six
 
 def empty_rows() -> list[EmptyRow]:
     """Six ways with the same weights, input and mask."""
-    with alone(), torch.enable_grad():
-        return [_empty_row(way, attend) for way, attend in WAYS.items()]
+    return [_empty_row(way, attend) for way, attend in WAYS.items()]
 
 
 class _Layer:
@@ -192,39 +157,27 @@ def _like(row: Tensor, layer: _Layer) -> str:
     return "other"
 
 
-@dataclass(frozen=True)
-class Sample:
-    """What a trained model makes of text that does not go on yet.
-
-    text: the prompt and what the model adds to it.
-    blind_perplexity: held-out perplexity of the token that follows a window, which no position can see.
-    """
-
-    text: str
-    blind_perplexity: float | None
-
-
 SAMPLE_TOKENS = 80
 STRIDE = 32  # tokens between the held-out windows: about 1,400 of Tiny Shakespeare
 
 
+@torch.no_grad()
 def sample(weights: Path, corpus_id: str, prompt: str, seed: int) -> Sample:
     """Let a model continue a prompt, and measure it where the answer lies outside its window.
 
     weights: a checkpoint; corpus_id: the text it was trained on.
-    Raises ValueError: when the prompt holds no token, more than the model has positions for, or the text is
+    Raises InvalidInput: when the prompt holds no token, more than the model has positions for, or the text is
         no longer here.
     """
-    with alone():
-        model = trained(weights)
+    model = trained(weights)
+    with for_the_reader():
         text = corpus.load(corpus_id)
-        ids = text.encode(prompt)
-        limit = model.config.max_positions
-        if not prompt.strip() or len(ids) > limit:
-            raise ValueError(f"The prompt has {len(ids)} tokens; allowed: 1 to {limit}.")
-        written = continued(model, text, ids, tokens=SAMPLE_TOKENS, seed=seed)
-        held_out = torch.from_numpy(text.held_out_ids.astype("int64"))
-        return Sample(written, perplexity(blind_loss(model, held_out)))
+        ids = text.encode(prompt) if prompt.strip() else []
+    if not 1 <= len(ids) <= (limit := model.config.max_positions):
+        raise InvalidInput(f"The prompt has {len(ids)} tokens; allowed: 1 to {limit}.")
+    written = continued(model, text, ids, tokens=SAMPLE_TOKENS, seed=seed)
+    held_out = torch.from_numpy(text.held_out_ids.astype("int64"))
+    return Sample(written, perplexity(blind_loss(model, held_out)))
 
 
 @torch.inference_mode()

@@ -1,13 +1,8 @@
-"""Our attention against PyTorch's own, weights copied: ``python -m engine.probes.parity --json``.
+"""Our attention against PyTorch's own, weights copied.
 
-A process of its own, so that the app neither loads torch for it nor waits on its lock.
 Shapes: B batch, T position, D d_model, H heads, K d_head.
 """
 
-import argparse
-import json
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -17,12 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.chapter.experiments import parse_seeds
+from engine.chapter.experiments import MAX_SEED
 from engine.chapter.measurements import THEIRS
 from engine.models.config import ModelConfig, ScoreScale
 from engine.models.linear import by_torch_alone
 from engine.models.mixers import CausalSelfAttention, UnmaskedSelfAttention
 from engine.models.positions import NoPositions
+from engine.probes.results.parity import Parity, Row
+from engine.system.errors import InvalidInput
 
 PRECISIONS = {
     "bfloat16": torch.bfloat16,
@@ -51,35 +48,6 @@ class Size:
 SIZES = (Size(8, 8, 128, 1), Size(8, 8, 128, 4), Size(4, 64, 128, 4), Size(1, 64, 256, 8))
 
 
-@dataclass(frozen=True)
-class Row:
-    """One comparison.
-
-    ours: "written out" (weights times V) or "fused" (what training runs); theirs: ``nn.MultiheadAttention``
-    or ``F.scaled_dot_product_attention``. magnitude: mean absolute output of theirs; difference: the largest
-    absolute one; relative: that over the magnitude. The same of the gradients, of x and of every weight, that
-    a fixed random direction in the output gives. state: "done", or "unsupported" where this CPU lacks it.
-    """
-
-    precision: str
-    batch: int
-    tokens: int
-    d_model: int
-    n_head: int
-    mask: str
-    scale: str
-    seed: int
-    ours: str
-    theirs: str
-    state: str = "done"
-    magnitude: float | None = None
-    difference: float | None = None
-    relative: float | None = None
-    gradient_magnitude: float | None = None
-    gradient_difference: float | None = None
-    gradient_relative: float | None = None
-
-
 def compare(
     seeds: Sequence[int],
     precisions: Sequence[str] = tuple(PRECISIONS),
@@ -94,10 +62,10 @@ def compare(
     return rows
 
 
-def measured(_: str, seed: int) -> list[dict[str, Any]]:
+def measured(_: str, seed: int) -> list[Row]:
     """One seed's rows, causal and divided by the square root of d, on one thread, for a ``Measurement``."""
     torch.set_num_threads(1)
-    return [asdict(row) for row in compare([seed], masks=("causal",), scales=("sqrt",))]
+    return compare([seed], masks=("causal",), scales=("sqrt",))
 
 
 def _rows(seed: int, precision: str, size: Size, mask: str, scale: ScoreScale) -> Iterator[Row]:
@@ -202,39 +170,9 @@ def _weights(head: CausalSelfAttention) -> list[Tensor]:
     return [m.weight for m in (head.W_Q, head.W_K, head.W_V, head.W_O)]  # type: ignore[misc]
 
 
-def report(seeds: Sequence[int]) -> dict[str, Any]:
-    """All rows as plain JSON values, with what they were measured on."""
-    torch.set_num_threads(1)
-    began = time.monotonic()
-    rows = [asdict(row) for row in compare(seeds)]
-    return {
-        "id": "parity",
-        "device": "CPU",
-        "torch": torch.__version__,
-        "seconds": time.monotonic() - began,
-        "rounding": {name: torch.finfo(dtype).eps for name, dtype in PRECISIONS.items()},
-        "rows": rows,
-    }
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m engine.probes.parity", description=__doc__)
-    parser.add_argument("--seeds", default="0", help="whole numbers, with commas between them")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document (the only form there is)"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        seeds = parse_seeds(options.seeds)
-        if len(seeds) > MAX_SEEDS:
-            raise ValueError(f"seeds are {len(seeds)}; allowed: at most {MAX_SEEDS}.")
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(json.dumps(report(seeds)))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def parity(seeds: list[int]) -> Parity:
+    """Every comparison of these seeds. Raises InvalidInput: when there are too many, or one is too large."""
+    if not 1 <= len(seeds) <= MAX_SEEDS or not all(0 <= seed <= MAX_SEED for seed in seeds):
+        raise InvalidInput(f"seeds are {seeds}; allowed: 1 to {MAX_SEEDS}, each from 0 to {MAX_SEED:,}.")
+    rounding = {name: torch.finfo(dtype).eps for name, dtype in PRECISIONS.items()}
+    return Parity(torch.__version__, rounding, compare(seeds))

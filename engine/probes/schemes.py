@@ -1,6 +1,5 @@
 """What a position scheme does, on trained weights and on fresh ones: nothing is trained here.
 
-``engine.probes.positions`` is its command line.
 Shapes: N windows, T query position, S key position, D d_model, H heads.
 Source: chapter, "positions".
 """
@@ -9,7 +8,6 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,11 +18,22 @@ from engine.models.block import PreNorm
 from engine.models.mixers import QueriesAndKeys
 from engine.models.positions import LearnedPositions, ntk_base
 from engine.models.transformer import Transformer
-from engine.probes import live
+from engine.probes.models import untrained
+from engine.probes.results.positions import (
+    Bins,
+    Diagonal,
+    Diagonals,
+    Knowledge,
+    Known,
+    Order,
+    Places,
+    Rescaled,
+    SchemeOrder,
+    Table,
+    Turned,
+)
 from engine.training import checkpoint
 from engine.training.evaluation import TOKENS_A_BATCH, mean_loss, perplexity, windows
-
-Found = dict[str, Any]
 
 SCHEMES = POSITIONS.variants
 TRAINED = POSITIONS.budget("chapter").context_length  # both budgets train on windows of as many tokens
@@ -36,7 +45,7 @@ EVERY = 8  # places that lie between two points of a diagonal
 WAYS = ("plain", "linear", "ntk")
 
 
-def places(models: Mapping[str, Transformer], ids: Tensor) -> Found:
+def places(models: Mapping[str, Transformer], ids: Tensor) -> Places:
     """How hard each position of a long window is: perplexity in bins of 16 positions, and of all.
 
     ids: held-out tokens, shape (N,).
@@ -46,8 +55,8 @@ def places(models: Mapping[str, Transformer], ids: Tensor) -> Found:
     for name, model in models.items():
         losses = losses_by_position(model, batch)
         bins = losses.view(-1, BIN).mean(dim=1)
-        found[name] = {"bins": bins.exp().tolist(), "perplexity": losses.mean().exp().item()}
-    return {"models": found, "windows": len(batch), "length": LONGEST, "bin": BIN}
+        found[name] = Bins(bins.exp().tolist(), losses.mean().exp().item())
+    return Places(models=found, windows=len(batch), length=LONGEST, bin=BIN)
 
 
 @torch.inference_mode()
@@ -62,7 +71,7 @@ def losses_by_position(model: Transformer, batch: Tensor) -> Tensor:
     return total / len(batch)
 
 
-def rescaled(model: Transformer, ids: Tensor) -> Found:
+def rescaled(model: Transformer, ids: Tensor) -> Rescaled:
     """RoPE's trained weights at every length: as they are, stretched, and with the NTK-aware base.
 
     The factor is the length over that of training; at 1 the three are one.
@@ -73,8 +82,8 @@ def rescaled(model: Transformer, ids: Tensor) -> Found:
         for way in WAYS:
             if factor > 1 or way == "plain":
                 loss = mean_loss(slower(model, way, factor), windows(ids, length))
-                rows.append({"way": way, "length": length, "factor": factor, "perplexity": perplexity(loss)})
-    return {"rows": rows}
+                rows.append(Turned(way, length, factor, perplexity(loss)))
+    return Rescaled(rows)
 
 
 def slower(model: Transformer, way: str, factor: float) -> Transformer:
@@ -94,13 +103,8 @@ def slower(model: Transformer, way: str, factor: float) -> Transformer:
 
 
 @torch.inference_mode()
-def order(ids: Sequence[int], seed: int) -> Found:
-    """What a change of order does to fresh weights, largest absolute difference of the logits.
-
-    unmasked, masked: between the shuffled text's logits and the logits, shuffled; one block. one_block,
-    two_blocks: at the last position, with all that stands before it shuffled; masked.
-    magnitude: mean absolute logit of the masked block.
-    """
+def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> Order:
+    """What a change of order does to fresh weights. pieces: the tokens as text."""
     text = torch.tensor([ids])
     T = text.shape[1]
     draw = torch.Generator().manual_seed(seed)
@@ -110,17 +114,18 @@ def order(ids: Sequence[int], seed: int) -> Found:
     for scheme in SCHEMES:
         base = POSITIONS.variant(scheme).config
         models = {
-            "unmasked": live.untrained(replace(base, mixer="unmasked")),
-            "masked": live.untrained(base),
+            "unmasked": untrained(replace(base, mixer="unmasked")),
+            "masked": untrained(base),
         }
-        row: Found = {"scheme": scheme, "magnitude": models["masked"](text).abs().mean().item()}
+        found = {}
         for name, model in models.items():
-            row[name] = _apart(model(text)[:, everything], model(text[:, everything]))
+            found[name] = _apart(model(text)[:, everything], model(text[:, everything]))
         for name, blocks in (("one_block", 1), ("two_blocks", 2)):
-            model = live.untrained(replace(base, n_layer=blocks))
-            row[name] = _apart(model(text)[:, -1], model(text[:, prefix])[:, -1])
-        rows.append(row)
-    return {"rows": rows, "order": everything.tolist(), "prefix": prefix.tolist()}
+            model = untrained(replace(base, n_layer=blocks))
+            found[name] = _apart(model(text)[:, -1], model(text[:, prefix])[:, -1])
+        magnitude = models["masked"](text).abs().mean().item()
+        rows.append(SchemeOrder(scheme=scheme, magnitude=magnitude, **found))
+    return Order(rows, everything.tolist(), prefix.tolist(), list(pieces))
 
 
 def _other_order(T: int, draw: torch.Generator) -> Tensor:
@@ -136,13 +141,8 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 @torch.inference_mode()
-def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> Found:
-    """What trained models know of order, on windows as long as those of training.
-
-    read: how much of the position's logarithm can be read off what attention adds (see ``readable``).
-    unmasked: the same with the mask taken off.
-    ordered, shuffled: perplexity of the last position alone, and with all that stands before it shuffled.
-    """
+def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> Knowledge:
+    """What trained models know of order, on windows as long as those of training. read: see ``readable``."""
     batch = windows(ids, TRAINED)[::2]  # half of them are enough, and take half as long
     draw = torch.Generator().manual_seed(seed)
     # Each window has an order of its own; the last two, a token and what it should predict, stay in place.
@@ -152,13 +152,13 @@ def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> Foun
     for name, model in models.items():
         bare = Transformer(replace(model.config, mixer="unmasked")).eval()
         checkpoint.restore_model(bare, checkpoint.model_tensors(model))
-        found[name] = {
-            "read": readable(_mixed(model, batch)),
-            "unmasked": readable(_mixed(bare, batch)),
-            "ordered": math.exp(_last_loss(model, batch)),
-            "shuffled": math.exp(_last_loss(model, shuffled)),
-        }
-    return {"models": found, "windows": len(batch), "length": TRAINED}
+        found[name] = Known(
+            read=readable(_mixed(model, batch)),
+            unmasked=readable(_mixed(bare, batch)),
+            ordered=math.exp(_last_loss(model, batch)),
+            shuffled=math.exp(_last_loss(model, shuffled)),
+        )
+    return Knowledge(models=found, windows=len(batch), length=TRAINED)
 
 
 def readable(x: Tensor) -> float:
@@ -202,31 +202,29 @@ def _first_connection(model: Transformer) -> PreNorm:
 
 
 @torch.inference_mode()
-def diagonals(models: Mapping[str, Transformer], query: int, key: int) -> Found:
+def diagonals(models: Mapping[str, Transformer], pair: tuple[int, int], pieces: Sequence[str]) -> Diagonals:
     """One query token and one key token at every pair of places a fixed distance apart, in float64.
 
-    scores: by scheme and head, a list for each distance: over the query's place, every eighth of 512.
-    inside, all: the spread of such a list, largest less smallest, over the places that training saw, and
-    over all of them. A query has no key before the first place.
+    pair, pieces: the two tokens, and both as text. A query has no key before the first place.
     """
     found = {}
     for name, model in models.items():
-        scores = _pair_scores(copy.deepcopy(model).double(), query, key)
+        scores = _pair_scores(copy.deepcopy(model).double(), *pair)
         heads = []
         for head in scores:
             rows = []
             for distance in DISTANCES:
                 line = head.diagonal(-distance)  # the query's place is the index plus the distance
                 rows.append(
-                    {
-                        "scores": [round(value, 5) for value in line[::EVERY].tolist()],
-                        "inside": _spread(line[: TRAINED - distance]),
-                        "all": _spread(line),
-                    }
+                    Diagonal(
+                        scores=[round(value, 5) for value in line[::EVERY].tolist()],
+                        inside=_spread(line[: TRAINED - distance]),
+                        all=_spread(line),
+                    )
                 )
             heads.append(rows)
         found[name] = heads
-    return {"models": found, "distances": DISTANCES, "every": EVERY, "length": LONGEST}
+    return Diagonals(found, list(DISTANCES), EVERY, LONGEST, *pieces)
 
 
 def _pair_scores(model: Transformer, query: int, key: int) -> Tensor:
@@ -248,12 +246,8 @@ def _spread(line: Tensor) -> float:
 
 
 @torch.no_grad()
-def rows_of_the_table(model: Transformer, seed: int) -> Found:
-    """What training did to a learned table, row by row.
-
-    turned: the angle in degrees between a row and what it was before the first step. moved: the length of the
-    difference, over the length it had. alike: the cosine of a row with the next one; the last row has none.
-    """
+def rows_of_the_table(model: Transformer, seed: int) -> Table:
+    """What training did to a learned table, row by row. seed: that it began with."""
     table = _table(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -261,13 +255,13 @@ def rows_of_the_table(model: Transformer, seed: int) -> Found:
     cosine = F.cosine_similarity(table, first, dim=1).clamp(-1, 1)
     moved = (table - first).norm(dim=1) / first.norm(dim=1)
     alike = F.cosine_similarity(table[:-1], table[1:], dim=1)
-    return {
-        "turned": [round(math.degrees(math.acos(value)), 3) for value in cosine.tolist()],
-        "moved": [round(value, 5) for value in moved.tolist()],
-        "alike": [round(value, 5) for value in alike.tolist()],
-        "rows": len(table),
-        "trained": TRAINED,
-    }
+    return Table(
+        turned=[round(math.degrees(math.acos(value)), 3) for value in cosine.tolist()],
+        moved=[round(value, 5) for value in moved.tolist()],
+        alike=[round(value, 5) for value in alike.tolist()],
+        rows=len(table),
+        trained=TRAINED,
+    )
 
 
 def _table(model: Transformer) -> Tensor:

@@ -1,106 +1,297 @@
-"""What a model trained on Winograd sentences does, as JSON: ``python -m engine.probes.winograd WHAT --json``.
+"""What a trained model does with Winograd sentences: maps, cuts, circuit, proof.
 
-A process of its own, so that the app never loads torch. What there is to ask is in ``winograd_answers``.
+Scores are over held-out sentences; of one pair of sentences, what a page shows of it. Every probe is given a
+checkpoint, the language that the model was trained on, and the seed of its split.
+Shapes: C cases, N questions, T position, S key position, H heads, L blocks, V vocabulary.
 """
 
-import argparse
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from engine.circuits.interventions import Edge, Head
-from engine.data.languages.winograd import Winograd
-from engine.probes import winograd_answers as answers
-from engine.probes.answering import answer
-from engine.probes.winograd_answers import Found, Pair, Subject
-from engine.training import checkpoint
+import torch
+from torch import Tensor
 
-ALL = "all"
+from engine.chapter.experiments import MAX_SEED
+from engine.circuits.attribution import attribution
+from engine.circuits.capture import run, shape_of
+from engine.circuits.first_block import scores_under_change
+from engine.circuits.interventions import CutEdges, Intervention, MeanHeads, PatchResidual, ZeroHeads
+from engine.circuits.lens import layers, readings
+from engine.circuits.looks import SOUGHT
+from engine.circuits.patching import Pairs, patched
+from engine.circuits.results import Edge, Head
+from engine.circuits.roles import find_roles
+from engine.circuits.routes import find_route
+from engine.circuits.scoring import Questions
+from engine.circuits.sites import ADJECTIVE, FIRST, SECOND, Sites
+from engine.circuits.sites import DECISION as SITE
+from engine.circuits.trials import Trials, logits_of_each
+from engine.circuits.weights import rows_by_word
+from engine.data.languages import winograd
+from engine.data.languages.winograd import ANSWER, DECISION, Sentence, Winograd
+from engine.models.transformer import Transformer
+from engine.probes.models import for_the_reader, trained
+from engine.probes.results.winograd import (
+    Answer,
+    Attributed,
+    BlockLook,
+    Changed,
+    Circuit,
+    Effect,
+    Effects,
+    Maps,
+    Pair,
+    Proof,
+    Reading,
+    Scored,
+)
+from engine.system.errors import InvalidInput
 
-
-def edge_of(text: str) -> Edge:
-    """From QUERY:KEY:BLOCK:HEAD, counted from 0; HEAD may be "all". Raises ValueError: when it is not so."""
-    parts = text.split(":")
-    if len(parts) != 4 or not all(
-        _whole(part) for part in (*parts[:3], "0" if parts[3] == ALL else parts[3])
-    ):
-        raise ValueError(
-            f"an edge is {text!r}; allowed: QUERY:KEY:BLOCK:HEAD, whole numbers, HEAD or {ALL!r}."
-        )
-    query, key, block = map(int, parts[:3])
-    return Edge(query, key, block, None if parts[3] == ALL else int(parts[3]))
-
-
-def head_of(text: str) -> Head:
-    """From BLOCK:HEAD, counted from 0. Raises ValueError: when it is not so."""
-    parts = text.split(":")
-    if len(parts) != 2 or not all(map(_whole, parts)):
-        raise ValueError(f"a head is {text!r}; allowed: BLOCK:HEAD, whole numbers.")
-    return Head(*map(int, parts))
-
-
-def _whole(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10
-
-
-def _pair(subject: Subject, options: argparse.Namespace) -> Pair:
-    """Raises ValueError: when the words are none of the language's."""
-    words = tuple(options.adjectives.split(","))
-    if len(words) != 2:
-        raise ValueError(f"adjectives are {options.adjectives!r}; allowed: two, with a comma between.")
-    pair = Pair(options.first, options.second, (words[0], words[1]))
-    pair.check(subject.language)
-    return pair
-
-
-def _cut(subject: Subject, options: argparse.Namespace) -> Found:
-    return answers.cut(subject, _pair(subject, options), [edge_of(text) for text in options.edge])
+HELD_OUT = 240  # sentences at most
+PATCHED = 30  # pairs of nouns at most: each patch is a run of all of them
+LIKELIEST = 5
+NAMES = {winograd.FIRST: FIRST, winograd.SECOND: SECOND, winograd.ADJECTIVE: ADJECTIVE}
 
 
-def _ablated(subject: Subject, options: argparse.Namespace) -> Found:
-    heads = [head_of(text) for text in options.head]
-    return answers.ablated(subject, _pair(subject, options), heads, options.how)
+@dataclass(frozen=True)
+class Subject:
+    """A trained model, the language it was trained on, and the seed of the split.
 
-
-ASKED: dict[str, Callable[[Subject, argparse.Namespace], Found]] = {
-    "maps": lambda subject, options: answers.maps(subject, _pair(subject, options)),
-    "circuit": lambda subject, _: answers.circuit(subject),
-    "effects": lambda subject, options: answers.effects(subject, _pair(subject, options)),
-    "cut": _cut,
-    "ablated": _ablated,
-    "proof": lambda subject, options: answers.proof(subject, _pair(subject, options)),
-    "score": lambda subject, _: answers.scored(subject),
-}
-
-
-def report(options: argparse.Namespace) -> Found:
-    """The answer to what is asked.
-
-    Raises ValueError: when a word, an edge or a head is none there is; OSError: when the checkpoint
-        cannot be read.
+    Raises ValueError: when the model's vocabulary is another one.
     """
-    language = Winograd.from_json(options.language)
-    subject = Subject(checkpoint.load_model(options.weights)[0], language, options.seed)
-    return ASKED[options.what](subject, options)
+
+    model: Transformer
+    language: Winograd
+    seed: int
+
+    def __post_init__(self) -> None:
+        if (got := self.model.config.vocab_size) != len(self.language.words):
+            raise ValueError(
+                f"the model knows {got} words; allowed for this language: {len(self.language.words)}."
+            )
+
+    def asked(self, sentences: Sequence[Sentence]) -> Questions:
+        """These sentences up to the place where the answer is due."""
+        rows = torch.from_numpy(self.language.rows(sentences))
+        others = self._ids([self.language.other(sentence) for sentence in sentences])
+        return Questions(rows[:, :ANSWER], DECISION, rows[:, ANSWER], others)
+
+    @property
+    def questions(self) -> Questions:
+        """Held-out pairs of nouns, each with every adjective."""
+        pairs = self.language.split(self.seed).held_out
+        most = max(1, HELD_OUT // len(self.language.adjectives))
+        return self.asked(self.language.sentences(pairs[:most]))
+
+    def words(self, ids: Sequence[int]) -> list[str]:
+        """Token ids as words."""
+        return self.language.decode(ids)
+
+    def _ids(self, words: Sequence[str]) -> Tensor:
+        return torch.tensor(self.language.encode(" ".join(words)))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m engine.probes.winograd", description=__doc__)
-    parser.add_argument("what", choices=tuple(ASKED))
-    parser.add_argument("--json", action="store_true", help="one JSON document (it is printed in any case)")
-    parser.add_argument("--weights", type=Path, required=True, help="a checkpoint")
-    parser.add_argument("--language", required=True, help="what the model was trained on, as JSON")
-    parser.add_argument("--seed", type=int, default=0, help="of the split")
-    parser.add_argument("--first", default="", help="the crosser")
-    parser.add_argument("--second", default="", help="the crossed")
-    parser.add_argument("--adjectives", default="", help="two, with a comma between")
-    parser.add_argument("--edge", action="append", default=[], help="QUERY:KEY:BLOCK:HEAD to cut")
-    parser.add_argument("--head", action="append", default=[], help="BLOCK:HEAD to ablate")
-    parser.add_argument("--how", choices=("zero", "mean"), default="zero", help="what to ablate to")
-    options = parser.parse_args(arguments)
-    return answer(lambda: report(options), options.seed)
+def maps(weights: Path, language: Winograd, seed: int, pair: Pair) -> Maps:
+    """Both sentences side by side, all adjectives in one grid, and what block 1 sees of a change."""
+    return maps_of(_subject(weights, language, seed, pair), pair)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def circuit(weights: Path, language: Winograd, seed: int) -> Circuit:
+    """What each head does, every look that it takes and what it costs to cut it, over held-out sentences.
+
+    Raises InvalidInput: as ``find_roles``.
+    """
+    return circuit_of(_subject(weights, language, seed))
+
+
+def effects(weights: Path, language: Winograd, seed: int, pair: Pair) -> Effects:
+    """What cutting each look that there may be does to two sentences: of one head, or of a whole block."""
+    return effects_of(_subject(weights, language, seed, pair), pair)
+
+
+def cut(weights: Path, language: Winograd, seed: int, pair: Pair, edges: list[Edge]) -> Changed:
+    """The answers before and after some edges are cut, of the two sentences and of the held-out ones."""
+    return changed_by(_subject(weights, language, seed, pair), pair, CutEdges(frozenset(edges)))
+
+
+def ablated(
+    weights: Path,
+    language: Winograd,
+    seed: int,
+    pair: Pair,
+    heads: list[Head],
+    how: Literal["zero", "mean"] = "zero",
+) -> Changed:
+    """The same without some heads. how: to zero, or to their mean over the held-out sentences."""
+    subject, names = _subject(weights, language, seed, pair), frozenset(heads)
+    change: Intervention = ZeroHeads(names)
+    if how == "mean":
+        change = MeanHeads(names, Trials(subject.model, subject.questions).head_means())
+    return changed_by(subject, pair, change)
+
+
+def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> Proof:
+    """Patching between the two sentences, the logit lens, direct attribution, and the route taken."""
+    return proof_of(_subject(weights, language, seed, pair), pair)
+
+
+def score(weights: Path, language: Winograd, seed: int) -> Scored:
+    """The route of a two-block model, and what is left without each set of heads."""
+    return scored(_subject(weights, language, seed))
+
+
+def _subject(weights: Path, language: Winograd, seed: int, pair: Pair | None = None) -> Subject:
+    """Raises InvalidInput: when the words are none of the language's, or it is not the model's."""
+    with for_the_reader():
+        if not 0 <= seed <= MAX_SEED:
+            raise InvalidInput(f"the seed is {seed}; allowed: 0 to {MAX_SEED:,}.")
+        if pair:
+            pair.check(language)
+        return Subject(trained(weights), language, seed)
+
+
+def answered(subject: Subject, pair: Pair, *cases: Sequence[Intervention]) -> list[list[Answer]]:
+    """What the model says of each sentence, in each case: its likeliest words, and the two nouns' shares."""
+    asked = subject.asked(pair.sentences)
+    logits = logits_of_each(subject.model, run(subject.model, asked.ids), (DECISION,), cases)[:, :, 0]
+    return [_answers(subject, pair, asked, shares) for shares in logits.softmax(dim=-1)]
+
+
+def _answers(subject: Subject, pair: Pair, asked: Questions, shares: Tensor) -> list[Answer]:
+    """Of one case. shape: (2, V)"""
+    likeliest = shares.topk(min(LIKELIEST, shares.shape[-1]), dim=-1)
+    found = []
+    for place, sentence in enumerate(pair.sentences):
+        answer, other = int(asked.answers[place]), int(asked.others[place])
+        words = subject.words(likeliest.indices[place].tolist())
+        found.append(
+            Answer(
+                adjective=sentence.adjective,
+                answer=subject.language.referent(sentence),
+                other=subject.language.other(sentence),
+                answer_share=float(shares[place, answer]),
+                other_share=float(shares[place, other]),
+                named=words[0],
+                likeliest=list(zip(words, likeliest.values[place].tolist(), strict=True)),
+            )
+        )
+    return found
+
+
+def maps_of(subject: Subject, pair: Pair) -> Maps:
+    """``maps`` of a model at hand."""
+    asked = subject.asked(pair.sentences)
+    blocks = run(subject.model, asked.ids).blocks
+    words = subject.language.adjectives
+    trials = Trials(subject.model, subject.questions)
+    by_word = rows_by_word(trials.captured, trials.questions.ids[:, winograd.ADJECTIVE], DECISION)
+    grid = {row.token: row.rows for row in by_word}
+    ids = {word: subject.language.encode(word)[0] for word in words}
+    every = subject.asked([Sentence(pair.first, pair.second, word) for word in words])
+    return Maps(
+        tokens=[subject.words(row) for row in asked.ids.tolist()],
+        answers=answered(subject, pair, [])[0],
+        weights=[[block.weights[place].tolist() for block in blocks] for place in range(2)],
+        adjectives=list(words),
+        grid=[grid[ids[word]] for word in words],
+        grid_count=len(trials.questions),
+        unmoved=scores_under_change(subject.model, every.ids, winograd.ADJECTIVE, DECISION),
+    )
+
+
+def circuit_of(subject: Subject) -> Circuit:
+    """``circuit`` of a model at hand."""
+    trials, sites = Trials(subject.model, subject.questions), Sites.of(NAMES, DECISION)
+    with for_the_reader():  # a model that gives no answer has none to lose
+        roles = find_roles(trials, NAMES)
+    looks = [(block, key) for block in range(subject.model.config.n_layer) for key in SOUGHT[SITE]]
+    left = trials.scores([[sites.cut([(SITE, key, block)])] for block, key in looks])
+    together = [BlockLook(block, SITE, key, one) for (block, key), one in zip(looks, left, strict=True)]
+    return Circuit(roles, together, list(sites.names))
+
+
+def effects_of(subject: Subject, pair: Pair) -> Effects:
+    """``effects`` of a model at hand."""
+    sites, ids = Sites.of(NAMES, DECISION), subject.asked(pair.sentences).ids
+    shape = shape_of(subject.model, ids)
+    looks = [
+        (block, head, query, key)
+        for block in range(shape.blocks)
+        for head in (*range(shape.heads), None)
+        for query, keys in SOUGHT.items()
+        for key in keys
+    ]
+    cuts = ([sites.cut([(query, key, block)], head)] for block, head, query, key in looks)
+    as_it_is, *changed = answered(subject, pair, [], *cuts)
+    return Effects(
+        looks=[Effect(*look, answers) for look, answers in zip(looks, changed, strict=True)],
+        answers=as_it_is,
+        tokens=[subject.words(row) for row in ids.tolist()],
+    )
+
+
+def changed_by(subject: Subject, pair: Pair, change: Intervention) -> Changed:
+    """What one change does to the two sentences and to the held-out ones.
+
+    Raises InvalidInput: when it names what the model has not, or leaves a position nothing to see.
+    """
+    trials = Trials(subject.model, subject.questions)
+    with for_the_reader():
+        after = trials.scores([[change]])[0]
+        before_and_after = answered(subject, pair, [], [change])
+    return Changed(trials.whole.score(), after, *before_and_after)
+
+
+def proof_of(subject: Subject, pair: Pair) -> Proof:
+    """``proof`` of a model at hand.
+
+    Patched over the held-out pairs of nouns: the sentences with the second adjective, and what of the run
+    with the first brings the first one's answer back.
+    """
+    nouns = subject.language.split(subject.seed).held_out[:PATCHED]
+    clean, other = (
+        subject.asked([Sentence(*pair_of, adjective) for pair_of in nouns]) for adjective in pair.adjectives
+    )
+    trials = Trials(subject.model, subject.questions)
+    with for_the_reader():  # a model may answer both alike: then there is nothing to restore
+        pairs = Pairs(subject.model, clean, other.ids)
+    last, places = pairs.source.stream[-1], tuple(range(clean.ids.shape[1]))
+    everything = PatchResidual(len(pairs.source.stream) - 1, places, last)
+    nothing, all_of_it = pairs.restored([], [everything])
+    two = subject.model.config.n_layer == 2
+    ids = subject.asked(pair.sentences).ids
+    return Proof(
+        patching=patched(pairs),
+        count=len(clean),
+        nothing=nothing,
+        everything=all_of_it,
+        lens=layers(trials),
+        readings=[
+            [
+                Reading(one.boundary, subject.words(one.ids), one.probabilities)
+                for one in readings(subject.model, row[None], DECISION, 3)
+            ]
+            for row in ids
+        ],
+        attribution=[_attributed(subject, trials.questions, sentence) for sentence in pair.sentences],
+        route=find_route(trials, NAMES) if two else None,
+        tokens=[subject.words(row) for row in ids.tolist()],
+    )
+
+
+def _attributed(subject: Subject, questions: Questions, sentence: Sentence) -> Attributed:
+    token = subject.language.encode(sentence.adjective)[0]
+    found = attribution(subject.model, questions.chosen(questions.ids[:, winograd.ADJECTIVE] == token))
+    return Attributed(sentence.adjective, found, found.total)
+
+
+def scored(subject: Subject) -> Scored:
+    """``score`` of a model at hand."""
+    trials = Trials(subject.model, subject.questions)
+    verdict = find_route(trials, NAMES)
+    try:
+        return Scored(verdict, find_roles(trials, NAMES), "")
+    except ValueError as error:  # no answer to lose
+        return Scored(verdict, None, str(error))

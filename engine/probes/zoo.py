@@ -1,16 +1,13 @@
-"""Five wrong attentions and the tests that may catch them: ``python -m engine.probes.zoo --json``.
+"""Five wrong attentions and the tests that may catch them.
 
 A page prints the source of what is here, so this file names torch only where something runs.
 Shapes: B batch, T query position, S key position, d head width.
 """
 
-import argparse
-import json
 import math
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -197,26 +194,3 @@ def _short(value: float) -> str:
 
 def _by(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape))
-
-
-def report() -> dict[str, Any]:
-    """All findings as plain JSON values."""
-    import torch
-
-    torch.set_num_threads(1)
-    return {"id": "zoo", "torch": torch.__version__, "rows": [asdict(finding) for finding in findings()]}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m engine.probes.zoo", description=__doc__)
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document (the only form there is)"
-    )
-    parser.parse_args(arguments)
-    print(json.dumps(report()))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

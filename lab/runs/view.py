@@ -48,8 +48,9 @@ def model_name(run: Entry) -> str:
 
     Of what trains none: what it measures.
     """
-    known = rung(run) if trains(run) else None
-    return f"{known.short}, seed {run.spec.seed}" if known else run.spec.title
+    if trains(run) and (known := rung(run)):
+        return f"{known.short}, seed {run.spec.seed}"
+    return run.spec.title
 
 
 def rung(run: Run) -> Variant | None:

@@ -1,18 +1,14 @@
-"""One head on one sentence, stage by stage, beside another: panels, what they say in words, tables, files.
-
-Only what computes a capture loads torch, and only once it is called.
-"""
+"""One head on one sentence, stage by stage, beside another: panels, what they say in words, tables, files."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from engine.models.config import ModelConfig
+from engine.probes.results.attention import Capture
 from lab.charts.maps import figure, strip
 from lab.charts.maps.panel import Panel, labels, scores_panel, weights_panel
 from lab.charts.maps.sentences import LISTED, Table, matrix_table, number, row_table, sentence
@@ -20,9 +16,6 @@ from lab.charts.maps.twin import numbers, twin
 from lab.shell import export
 from lab.shell.palette import Palette
 from lab.words import plain
-
-if TYPE_CHECKING:
-    from engine.probes.attention import Capture, Steps
 
 HALF = figure.WIDTH
 FULL_HEIGHT = 300  # px of the table of a whole map
@@ -69,7 +62,7 @@ class Side:
     name: str
     title: str
     source: str
-    caught: "Capture"
+    caught: Capture
 
     def panels(self, head: int = 0) -> dict[str, Panel]:
         """Every stage as a panel, by id."""
@@ -84,23 +77,6 @@ class Side:
             "weights": weights_panel(pieces, caught.weights[head], caught.scaled[head], caught.masked),
             "mixed": Panel("scores", mixed, labels(pieces), channels, value_name="value", across="channel"),
         }
-
-
-def capture(source: Path | ModelConfig, text: str) -> "Capture":
-    """The first attention layer of a model on a text. Loads torch.
-
-    Raises ValueError, OSError: as ``engine.probes.attention.capture``.
-    """
-    from engine.probes import attention
-
-    return attention.capture(source, text)[0]
-
-
-def steps(caught: "Capture") -> "Steps":
-    """What the three projections change on this sentence, in numbers."""
-    from engine.probes import attention
-
-    return attention.steps(caught)
 
 
 def strips(sides: Sequence[Side], chosen: Sequence[str], colors: Palette) -> None:
@@ -154,7 +130,7 @@ def _one(stage: str, side: Side, panel: Panel, row: int, limit: float, colors: P
         st.dataframe(whole, height=FULL_HEIGHT, placeholder="masked", column_config=_formats(panel))
 
 
-def arrivals(caught: "Capture", row: int, head: int = 0) -> Table:
+def arrivals(caught: Capture, row: int, head: int = 0) -> Table:
     """What a row of the mix is made of, largest part first: weight, length of the value, their product."""
     weights, names = caught.weights[head][row], labels(caught.pieces)
     lengths = np.linalg.norm(caught.values[head], axis=-1)

@@ -1,18 +1,19 @@
 """What is left of the ability when heads are taken away: table, chart, and what it says of sharing."""
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 
+from engine.circuits.results import Head
+from engine.probes.results.induction import Ablation, Without
 from lab.bench import tables
 from lab.charts.axes import x_axis
 from lab.charts.bars import dots, named
 from lab.charts.drawing import Spec, compiled, fed
 from lab.sections.induction.formation import ROLES, mark, score
 from lab.sections.induction.parts import percent
-from lab.sections.induction.probe import Measured, head_name, listed
+from lab.sections.induction.probe import head_name, listed
 from lab.words import NBSP, count
 
 if TYPE_CHECKING:
@@ -24,52 +25,52 @@ NEEDED = 0.1  # of the accuracy: what costs no more of it to take away is not ne
 ROW = 22  # px
 
 
-def _lines(found: Measured, own: Measured | None) -> list[tuple[str, str, Mapping[str, Any]]]:
+def _lines(found: Ablation, own: Without | None) -> list[tuple[str, str, Without]]:
     """Everything that was taken away: its words, its name in the chart, and what is left."""
     lines = []
     for role, words in {**SETS, "others": OTHERS}.items():
-        if taken := found["sets"].get(role):
+        if taken := found.sets.get(role):
             dot = f":{'blue' if role == 'previous' else 'violet' if role == 'matching' else 'gray'}[●]"
-            lines.append((f"{dot}{NBSP}{words}: {listed(taken['heads'])}", words, taken))
+            lines.append((f"{dot}{NBSP}{words}: {listed(taken.heads)}", words, taken))
     if own:
-        names = listed(own["chosen"]["heads"])
-        lines.append((f":blue[○]{NBSP}yours: {names}", f"yours: {names}", own["chosen"]))
-    for taken in found["single"]:
-        (head,) = taken["heads"]
+        names = listed(own.heads)
+        lines.append((f":blue[○]{NBSP}yours: {names}", f"yours: {names}", own))
+    for taken in found.single:
+        (head,) = taken.heads
         lines.append((mark(found, head), head_name(head), taken))
     return lines
 
 
-def results(found: Measured, own: Measured | None) -> "Styler":
+def results(found: Ablation, own: Without | None) -> "Styler":
     """What is left of the second half, with zeros and with means in place of what is taken away."""
-    numbers: list[list[float | None]] = [[found["accuracy"]] * 2 + [None, None]]
-    shown: list[tuple[str, ...]] = [
-        ("nothing taken away", *[f"**{percent(found['accuracy'])}**"] * 2, "", "")
-    ]
+    numbers: list[list[float | None]] = [[found.accuracy] * 2 + [None, None]]
+    shown: list[tuple[str, ...]] = [("nothing taken away", *[f"**{percent(found.accuracy)}**"] * 2, "", "")]
     for label, _, taken in _lines(found, own):
         scores: list[float | None] = [None, None]
-        if len(taken["heads"]) == 1:
-            layer, head = taken["heads"][0]
-            scores = [found["scores"][kind][layer][head] for kind in ("previous_token", "prefix_matching")]
-        cells = [_left(taken[way], found) for way in ("zero", "mean")]
-        numbers.append([taken["zero"], taken["mean"], *scores])
+        if len(taken.heads) == 1:
+            layer, head = taken.heads[0]
+            scores = [found.scores.of(kind)[layer][head] for kind in ("previous_token", "prefix_matching")]
+        cells = [_left(getattr(taken, way), found) for way in ("zero", "mean")]
+        numbers.append([taken.zero, taken.mean, *scores])
         shown.append((label, *cells, *("" if value is None else score(value) for value in scores)))
     return tables.cells(("taken away", "zero", "mean", "previous token", "prefix matching"), numbers, shown)
 
 
-def _left(share: float, found: Measured) -> str:
+def _left(share: float, found: Ablation) -> str:
     """Red where the ability is gone by more than what does not matter."""
-    return f":red[{percent(share)}]" if found["accuracy"] - share > NEEDED else percent(share)
+    return f":red[{percent(share)}]" if found.accuracy - share > NEEDED else percent(share)
 
 
-def chart(found: Measured, own: Measured | None) -> Spec:
+def chart(found: Ablation, own: Without | None) -> Spec:
     """A dot a thing taken away: zeros filled, means a ring; dashed rules: nothing taken, nothing known."""
     lines = _lines(found, own)
     marks = []
     for label, name, taken in lines:
         slot = "sky" if name.startswith("yours") else label.removeprefix(":").partition("[")[0]
-        marks += [{"name": name, "slot": slot, "kind": way, "left": taken[way]} for way in ("zero", "mean")]
-    levels = [{"at": found["accuracy"]}, {"at": found["early_accuracy"]}]
+        marks += [
+            {"name": name, "slot": slot, "kind": way, "left": getattr(taken, way)} for way in ("zero", "mean")
+        ]
+    levels = [{"at": found.accuracy}, {"at": found.early_accuracy}]
     return fed(_plot(tuple(name for _, name, _ in lines)), dots=marks, levels=levels)
 
 
@@ -85,53 +86,53 @@ def _plot(names: tuple[str, ...]) -> Spec:
     return compiled(ROW * len(names) + 50, *dots(x, y, "zero", "mean", told))
 
 
-def csv_rows(found: Measured, own: Measured | None) -> list[tuple[object, ...]]:
+def csv_rows(found: Ablation, own: Without | None) -> list[tuple[object, ...]]:
     """The table, for a file."""
     rows: list[tuple[object, ...]] = [("taken_away", "heads", "zero", "mean")]
-    rows.append(("nothing", "", found["accuracy"], found["accuracy"]))
+    rows.append(("nothing", "", found.accuracy, found.accuracy))
     for _, name, taken in _lines(found, own):
-        heads = " ".join(map(head_name, taken["heads"]))
-        rows.append((name, heads, taken["zero"], taken["mean"]))
+        heads = " ".join(map(head_name, taken.heads))
+        rows.append((name, heads, taken.zero, taken.mean))
     return rows
 
 
-def words(found: Measured) -> str:
+def words(found: Ablation) -> str:
     """What goes with which heads, and whether several share the work."""
-    if not found["previous"]:
+    if not found.previous:
         return (
-            f"No pair stands in this model, so no set is named: it is at {percent(found['accuracy'])} as it "
+            f"No pair stands in this model, so no set is named: it is at {percent(found.accuracy)} as it "
             f"is. What a single head is worth to it stands in the table."
         )
     said = [_role(found, role) for role in ROLES]
-    if others := found["sets"].get("others"):
-        costs = found["accuracy"] - others["zero"]
+    if others := found.sets.get("others"):
+        costs = found.accuracy - others.zero
         verdict = "the model does not need them" if costs <= NEEDED else "they matter as well"
-        said.append(f"Without {OTHERS} **{percent(others['zero'])}** are left: {verdict}.")
+        said.append(f"Without {OTHERS} **{percent(others.zero)}** are left: {verdict}.")
     return "\n\n".join(said)
 
 
-def _role(found: Measured, role: str) -> str:
+def _role(found: Ablation, role: str) -> str:
     """One set: what is left without it, and without the one head of it that matters most."""
-    taken, whole = found["sets"][role], found["accuracy"]
-    one = {tuple(single["heads"][0]): single["zero"] for single in found["single"]}
-    worst = min((tuple(head) for head in taken["heads"]), key=one.__getitem__)
-    gone = "the ability is gone" if taken["zero"] < whole / 2 else "much of it stays"
-    lead = f"Without {SETS[role]} **{percent(taken['zero'])}** are left of {percent(whole)}: {gone}."
-    if len(taken["heads"]) == 1:
+    taken, whole = found.sets[role], found.accuracy
+    one = {tuple(single.heads[0]): single.zero for single in found.single}
+    worst = min((tuple(head) for head in taken.heads), key=one.__getitem__)
+    gone = "the ability is gone" if taken.zero < whole / 2 else "much of it stays"
+    lead = f"Without {SETS[role]} **{percent(taken.zero)}** are left of {percent(whole)}: {gone}."
+    if len(taken.heads) == 1:
         return f"{lead} It is one head, {mark(found, worst)}."
-    lead += _whole_layer(found, taken["heads"])
+    lead += _whole_layer(found, taken.heads)
     most = f"Without the one that matters most, {mark(found, worst)}, **{percent(one[worst])}** are left"
     if whole - one[worst] <= NEEDED:
-        said = f"{most}: the {count(len(taken['heads']))} share the work, and none is needed alone."
+        said = f"{most}: the {count(len(taken.heads))} share the work, and none is needed alone."
     else:
         said = f"{most}: it does more than any other, and not all."
-    growing = ", ".join(percent(step["zero"]) for step in found["growing"][role])
+    growing = ", ".join(percent(step.zero) for step in found.growing[role])
     return f"{lead} {said} One after another, the highest score first: {growing}."
 
 
-def _whole_layer(found: Measured, heads: list[list[int]]) -> str:
+def _whole_layer(found: Ablation, heads: list[Head]) -> str:
     """Said where a set is all of a layer: then nothing of that layer is left to compare with."""
-    for layer, row in enumerate(found["scores"]["previous_token"]):
-        if sorted(heads) == [[layer, head] for head in range(len(row))]:
+    for layer, row in enumerate(found.scores.previous_token):
+        if sorted(heads) == [Head(layer, head) for head in range(len(row))]:
             return f" They are all of layer {layer + 1}, so what is taken away is that layer."
     return ""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from engine.chapter.definitions import ACCURACY
+from engine.circuits.results import Head
+from engine.probes.results.induction import Ablation, Formation
 from lab.bench import tables
 from lab.charts import drawing
 from lab.charts import lines as charts
@@ -13,7 +15,7 @@ from lab.charts.axes import DASHED, note, rows
 from lab.charts.drawing import Rows, Spec
 from lab.charts.lines import Across, Curve, Frame, Line, Point
 from lab.sections.induction.parts import LOSS, SCORE, Rise, nats, percent
-from lab.sections.induction.probe import Measured, head_name, head_names
+from lab.sections.induction.probe import head_name, head_names
 from lab.shell.styles import Style
 from lab.words import NBSP, quantity
 
@@ -41,17 +43,17 @@ def score(value: float | None) -> str:
     return quantity(value, 2)
 
 
-def slot(found: Measured, head: Sequence[int]) -> str:
+def slot(found: Formation | Ablation, head: Sequence[int]) -> str:
     """The colour of a head: that of its role at the end, gray without one."""
-    return next((SLOTS[role] for role in SLOTS if list(head) in found[role]), "gray")
+    return next((SLOTS[role] for role in SLOTS if tuple(head) in getattr(found, role)), "gray")
 
 
-def mark(found: Measured, head: Sequence[int]) -> str:
+def mark(found: Formation | Ablation, head: Sequence[int]) -> str:
     """A head's dot and name, as Markdown."""
     return f":{slot(found, head)}[●]{NBSP}{head_name(list(head))}"
 
 
-def stacked(found: Measured, curves: Curves, at: int) -> dict[str, Spec]:
+def stacked(found: Formation, curves: Curves, at: int) -> dict[str, Spec]:
     """Three charts over one another, on one step axis, each with the step of formation and the chosen one."""
     here, formed = [{"step": at}], _formed(found)
     drawn = {"losses": (_losses(found), _loss_lines(curves))}
@@ -62,9 +64,9 @@ def stacked(found: Measured, curves: Curves, at: int) -> dict[str, Spec]:
     }
 
 
-def _losses(found: Measured) -> Frame:
+def _losses(found: Formation) -> Frame:
     return Frame(
-        steps=found["steps"][-1],
+        steps=found.steps[-1],
         low=-5,
         high=5,
         field="nats",
@@ -86,9 +88,9 @@ def _loss_lines(curves: Curves) -> list[Line]:
     ]
 
 
-def _scores(found: Measured, kind: str) -> Frame:
+def _scores(found: Formation, kind: str) -> Frame:
     return Frame(
-        steps=found["steps"][-1],
+        steps=found.steps[-1],
         low=-0.02,
         high=1,
         field="score",
@@ -103,20 +105,20 @@ def _scores(found: Measured, kind: str) -> Frame:
     )
 
 
-def _score_lines(found: Measured, kind: str) -> list[Line]:
+def _score_lines(found: Formation, kind: str) -> list[Line]:
     lines = []
-    for layer, row in enumerate(found["scores"][0][kind]):
+    for layer, row in enumerate(found.scores[0].of(kind)):
         for head in range(len(row)):
-            values = [at[kind][layer][head] for at in found["scores"]]
-            with_role = [layer, head] in found[ROLE_OF[kind]]
+            values = [at.of(kind)[layer][head] for at in found.scores]
+            with_role = Head(layer, head) in getattr(found, ROLE_OF[kind])
             look = Style(SLOTS[ROLE_OF[kind]]) if with_role else Style("gray")
-            points = tuple(zip(found["steps"], values, strict=True))
+            points = tuple(zip(found.steps, values, strict=True))
             lines.append(Line(head_name([layer, head]), look, (Curve(points),)))
     return sorted(lines, key=lambda line: line.style.slot != "gray")
 
 
-def _formed(found: Measured) -> Rows:
-    step = found["formed"]
+def _formed(found: Formation) -> Rows:
+    step = found.formed
     return [] if step is None else [{"step": step, "text": f"the pair forms: {step:,}"}]
 
 
@@ -139,66 +141,66 @@ def together(specs: dict[str, Spec]) -> Spec:
     return drawing.together(drawn, "vconcat")
 
 
-def csv_rows(found: Measured) -> list[tuple[object, ...]]:
+def csv_rows(found: Formation) -> list[tuple[object, ...]]:
     """Every score of every head at every kept step; the first row names the columns."""
     rows: list[tuple[object, ...]] = [("step", "head", *KINDS)]
-    for step, scores in zip(found["steps"], found["scores"], strict=True):
-        for layer, row in enumerate(scores["previous_token"]):
+    for step, scores in zip(found.steps, found.scores, strict=True):
+        for layer, row in enumerate(scores.previous_token):
             for head, previous in enumerate(row):
                 name = head_name([layer, head])
-                rows.append((step, name, previous, scores["prefix_matching"][layer][head]))
+                rows.append((step, name, previous, scores.prefix_matching[layer][head]))
     return rows
 
 
-def scores_table(found: Measured, at: int) -> "Styler":
+def scores_table(found: Formation, at: int) -> "Styler":
     """Both scores of every head at a step, and those of a head that looks at all it sees alike."""
-    scores = found["scores"][found["steps"].index(at)]
+    scores = found.scores[found.steps.index(at)]
     numbers, shown = [], []
-    for layer, row in enumerate(scores["previous_token"]):
+    for layer, row in enumerate(scores.previous_token):
         for head in range(len(row)):
-            values = [scores[kind][layer][head] for kind in KINDS]
+            values = [scores.of(kind)[layer][head] for kind in KINDS]
             numbers.append(values)
-            cells = [f"**{score(v)}**" if v >= found["from"] else score(v) for v in values]
+            cells = [f"**{score(v)}**" if v >= found.threshold else score(v) for v in values]
             shown.append((mark(found, (layer, head)), *cells))
-    alike = [found["all_alike"][kind] for kind in KINDS]
+    alike = [found.all_alike.of(kind) for kind in KINDS]
     numbers.append(alike)
     shown.append((":gray[all alike]", *(f":gray[{score(value)}]" for value in alike)))
     return tables.cells((f"head, step {at:,}", "previous token", "prefix matching"), numbers, shown)
 
 
-def first_reached(found: Measured, kind: str) -> int | None:
+def first_reached(found: Formation, kind: str) -> int | None:
     """The first kept step at which some head's score of that kind counts as a role."""
-    for step, scores in zip(found["steps"], found["scores"], strict=True):
-        if max(value for row in scores[kind] for value in row) >= found["from"]:
+    for step, scores in zip(found.steps, found.scores, strict=True):
+        if max(value for row in scores.of(kind) for value in row) >= found.threshold:
             return int(step)
     return None
 
 
-def formed_words(found: Measured, rose: Rise | None) -> str:
+def formed_words(found: Formation, rose: Rise | None) -> str:
     """The step of formation by its rule, and how it lies to the rise of the ability."""
-    least = score(found["from"])
+    least = score(found.threshold)
     rule = (
         f"A pair stands where a head has a previous-token score of at least {least} and one of a later layer "
         f"a prefix-matching score of at least {least}."
     )
-    if found["formed"] is None:
-        last = found["scores"][-1]
-        highest = " and ".join(score(max(value for row in last[kind] for value in row)) for kind in KINDS)
-        why = "" if len(last["previous_token"]) > 1 else " There is no later layer here, so none can."
+    if found.formed is None:
+        last = found.scores[-1]
+        highest = " and ".join(score(max(value for row in last.of(kind) for value in row)) for kind in KINDS)
+        why = "" if len(last.previous_token) > 1 else " There is no later layer here, so none can."
         return f"{rule} {NOT_YET}: at the last one the highest scores are {highest}.{why}"
-    return f"{rule} From **step {found['formed']:,}** on it does, at every kept step. {_beside(found, rose)}"
+    return f"{rule} From **step {found.formed:,}** on it does, at every kept step. {_beside(found, rose)}"
 
 
-def _beside(found: Measured, rose: Rise | None) -> str:
+def _beside(found: Formation, rose: Rise | None) -> str:
     reached = {kind: first_reached(found, kind) for kind in KINDS}
     first = sorted((step, KINDS[kind]) for kind, step in reached.items() if step is not None)
     if first[0][0] == first[-1][0]:
         said = "Both scores reach that at the same kept step."
     else:
         said = f"The {first[0][1]} is there first, at step {first[0][0]:,}; the other at {first[1][0]:,}."
-    if rose is None:
+    at = found.formed
+    if rose is None or at is None:
         return said
-    at = found["formed"]
     when = "before" if at < rose.start else "during" if at <= rose.end else "after"
     return (
         f"{said} The accuracy goes from a tenth to nine tenths of its rise between step {rose.start:,.0f} "
@@ -206,18 +208,18 @@ def _beside(found: Measured, rose: Rise | None) -> str:
     )
 
 
-def step_words(found: Measured, curves: Curves, at: int) -> str:
+def step_words(found: Formation, curves: Curves, at: int) -> str:
     """One step in words: what the model can do there, and its best pair."""
     figures = {metric: _value(points, at) for metric, points in curves.items()}
-    pair = found["pairs"][found["steps"].index(at)]
+    pair = found.pairs[found.steps.index(at)]
     can = (
         f"After step {at:,} the model names **{percent(figures[ACCURACY])}** of the second half, at a loss "
         f"of {nats(figures[LOSS])} nats; the in-context score is {nats(figures[SCORE])}."
     )
     if pair is None:
         return f"{can}\n\nNo pair stands at this step."
-    scores, (early, late) = found["scores"][found["steps"].index(at)], pair
-    back, after = scores["previous_token"][early[0]][early[1]], scores["prefix_matching"][late[0]][late[1]]
+    scores, (early, late) = found.scores[found.steps.index(at)], pair
+    back, after = scores.previous_token[early[0]][early[1]], scores.prefix_matching[late[0]][late[1]]
     return (
         f"{can}\n\nThe best pair: {mark(found, early)} looks one token back with a mean weight of "
         f"{score(back)}, and {mark(found, late)} at what came after the last time with {score(after)}."
@@ -229,14 +231,15 @@ def _value(points: Sequence[Point], at: int) -> float | None:
     return next((value for step, value in reversed(points) if step <= at), None)
 
 
-def sharing(found: Measured) -> str:
+def sharing(found: Formation) -> str:
     """Who has a role at the end."""
-    if not found["previous"]:
+    if not found.previous:
         return ""
-    every = len(head_names(found["scores"][-1]["previous_token"]))
+    every = len(head_names(found.scores[-1].previous_token))
+    counts = {role: len(getattr(found, role)) for role in ROLES}
     told = [
-        f"{len(found[role])} of {every} heads {ROLES[role].replace('looks', 'look').replace('finds', 'find')}"
-        if len(found[role]) > 1
+        f"{counts[role]} of {every} heads {ROLES[role].replace('looks', 'look').replace('finds', 'find')}"
+        if counts[role] > 1
         else f"one head {ROLES[role]}"
         for role in ROLES
     ]

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from engine.probes.results.induction import Formation, Maps
 from lab.charts.maps import figure, strip
 from lab.charts.maps.panel import Array, Panel, weights_panel
 from lab.charts.maps.sentences import number, row_table, sentence
 from lab.charts.maps.twin import numbers, twin
 from lab.sections.induction.formation import mark
-from lab.sections.induction.probe import FOUND, Measured, head_name, head_names
+from lab.sections.induction.probe import FOUND, head_name, head_names
 from lab.shell import export
 from lab.shell.palette import Palette
 from lab.words import plain
@@ -25,12 +26,12 @@ SIDES = {
 }
 
 
-def panel(found: Measured, at: int, head: Sequence[int]) -> Panel:
+def panel(found: Maps, at: int, head: Sequence[int]) -> Panel:
     """One head's weights on the sequence at a kept step."""
-    step, (layer, number_) = found["steps"].index(at), head
-    weights, scores = (_square(found[name][step][layer][number_]) for name in ("weights", "scores"))
+    step, (layer, number_) = found.steps.index(at), head
+    weights, scores = (_square(getattr(found, name)[step][layer][number_]) for name in ("weights", "scores"))
     masked = np.triu(np.ones(weights.shape, bool), 1)
-    return weights_panel(found["pieces"], weights, scores, masked)
+    return weights_panel(found.pieces, weights, scores, masked)
 
 
 def _square(rows: list[list[float]]) -> Array:
@@ -41,17 +42,17 @@ def _square(rows: list[list[float]]) -> Array:
     return square
 
 
-def best(measured: Measured, kind: str) -> list[int]:
+def best(measured: Formation, kind: str) -> list[int]:
     """The head that a side shows: of the pair at the end, else the one whose score is highest there."""
-    if pair := measured["pair"]:
+    if pair := measured.pair:
         return list(pair[[score for score, _ in SIDES.values()].index(kind)])
-    scores = measured["scores"][-1][kind]
+    scores = measured.scores[-1].of(kind)
     ranked = ((value, layer, head) for layer, row in enumerate(scores) for head, value in enumerate(row))
     _, layer, head = max(ranked)
     return [layer, head]
 
 
-def chosen(measured: Measured, side: str, choice: str) -> list[int]:
+def chosen(measured: Formation, side: str, choice: str) -> list[int]:
     """The head of a side. choice: "found", or its name."""
     if choice == FOUND:
         return best(measured, SIDES[side][0])
@@ -59,17 +60,17 @@ def chosen(measured: Measured, side: str, choice: str) -> list[int]:
     return [int(layer) - 1, int(head) - 1]
 
 
-def options(measured: Measured) -> list[str]:
+def options(measured: Formation) -> list[str]:
     """What a side may show."""
-    return [FOUND, *head_names(measured["scores"][-1]["previous_token"])]
+    return [FOUND, *head_names(measured.scores[-1].previous_token)]
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
     """What both sides show: the maps and the scores over the steps, a step, a row of the map, the colours."""
 
-    maps: Measured
-    scores: Measured
+    maps: Maps
+    scores: Formation
     at: int
     row: int
     colors: Palette
@@ -110,9 +111,9 @@ class Look:
         figure.draw(made, "induction.key", self.colors, still=True)
 
 
-def expected(found: Measured, shown: Panel, row: int) -> str:
+def expected(found: Maps, shown: Panel, row: int) -> str:
     """What the row gives to the token before it, and to what came after the same token the last time."""
-    pieces, weights = found["pieces"], shown.values[row]
+    pieces, weights = found.pieces, shown.values[row]
     said = []
     if row:
         said.append(f"The token before it gets **{number(float(weights[row - 1]))}**")

@@ -1,26 +1,20 @@
-"""Which trained model the page on induction looks into, and what ``engine.probes.induction`` finds there."""
+"""Which trained model the page on induction looks into, and its heads as people write them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from engine.chapter import reference
 from engine.chapter.experiments import EXPERIMENTS
 from engine.chapter.language_experiments import INDUCTION
 from engine.models.config import WITHOUT_HEADS
 from engine.system import files
-from lab import probes
+from lab import weights
 from lab.bench.sweep import Sweep
+from lab.weights import YOURS, Weights
 
-MODULE = "engine.probes.induction"
-BUSY = "Measuring in a process of its own, some seconds"
 FOUND = "found"  # stands for the head that has the role
 PERIODS = (11, 12, 14)  # tokens before the repeat, of the sequence that is shown
-
-Measured = dict[str, Any]
-Head = tuple[int, int]  # layer and head, counted from 0
 
 
 @dataclass(frozen=True)
@@ -28,69 +22,48 @@ class Subject:
     """A trained model.
 
     weights: of its end. run: the folder with weights kept over its steps, None where there are none.
-    whose: where it is from, for people. seed: of its sequences.
     """
 
-    weights: Path
+    weights: Weights
     run: Path | None
-    whose: str
-    seed: int
 
 
-def subjects(sweep: Sweep, variant: str) -> dict[int, Subject]:
-    """The reader's models of that kind, by seed; without any, the shipped one."""
-    found = {}
-    for digest, run in sweep.measured.items():
-        spec, folder = sweep.wanted[digest], sweep.store.directory(run.id)
-        weights = folder / "checkpoint.safetensors"
-        if spec.variant == variant and run.state == "done" and weights.exists():
-            whose = f"yours, run #{run.id}, {spec.budget_name} budget, seed {spec.seed}"
-            kept = folder if files.kept_weights(folder) else None
-            found[spec.seed] = Subject(weights, kept, whose, spec.seed)
-    if not found and (path := reference.weights(INDUCTION.id, variant)):
-        seed = INDUCTION.seeds[0]
-        found[seed] = Subject(path, None, f"shipped, seed {seed}", seed)
+def yours(sweep: Sweep, variant: str) -> dict[int, Weights]:
+    """The reader's models of that kind, by seed."""
+    runs = [run for digest, run in sweep.measured.items() if sweep.wanted[digest].variant == variant]
+    found = {one.seed: one for run in runs if (one := weights.of_run(run))}
     return dict(sorted(found.items()))
 
 
-def formation(subject: Subject) -> Measured:
-    """The scores of every head over the kept steps.
-
-    Raises ValueError: when it has kept none, or they cannot be measured; the message says why.
-    """
-    return probes.measured(MODULE, "formation", "--run", str(subject.run))
+def usual(sweep: Sweep, variant: str) -> str:
+    """Whose model is looked into unless the reader says otherwise."""
+    return weights.usual(weights.shipped(INDUCTION.id, variant), list(yours(sweep, variant).values()))
 
 
-def maps(subject: Subject, period: int) -> Measured:
-    """Every head's attention on one sequence over the kept steps. Raises ValueError: as ``formation``."""
-    return probes.measured(MODULE, "maps", "--run", str(subject.run), "--period", str(period))
+def subjects(sweep: Sweep, variant: str, whose: str) -> dict[int, Subject]:
+    """The models of that kind, by seed. whose: as the switch says."""
+    if whose == YOURS:
+        return {seed: Subject(one, _kept(one)) for seed, one in yours(sweep, variant).items()}
+    ready = weights.shipped(INDUCTION.id, variant)
+    return {ready.seed: Subject(ready, None)} if ready else {}
 
 
-def ablation(subject: Subject, heads: str = "") -> Measured:
-    """What is left without each head, or without these together. Raises ValueError: as ``formation``."""
-    where = ("--weights", str(subject.weights), "--seed", str(subject.seed))
-    return probes.measured(MODULE, "ablate", *where, *(("--heads", heads) if heads else ()))
+def _kept(one: Weights) -> Path | None:
+    folder = one.path.parent
+    return folder if files.kept_weights(folder) else None
 
 
-def in_text(models: dict[str, tuple[Path, str]]) -> Measured:
-    """The scores of models of Shakespeare. Raises ValueError: as ``formation``."""
-    given = [part for name, (path, _) in models.items() for part in ("--model", f"{name}={path}")]
-    return probes.measured(MODULE, "text", *given)
-
-
-def text_models() -> dict[str, tuple[Path, str]]:
-    """Models of Shakespeare that have heads: by title, the weights and whose they are.
-
-    Those that are shipped, or trained by the reader in their place.
-    """
-    found: dict[str, tuple[Path, str]] = {}
+def text_models(key: str) -> dict[str, Weights]:
+    """Models of Shakespeare that have heads, by title, as the switch says. key: of the switch."""
+    ready, own = dict[str, Weights](), dict[str, Weights]()
     for experiment_id, shown in EXPERIMENTS.items():
-        for name in () if shown.language else shown.weights:
-            rung = shown.variant(name)
-            has_heads = rung.config.mixer not in WITHOUT_HEADS
-            if has_heads and (weights := probes.weights(experiment_id, name)):
-                found.setdefault(rung.title, weights)
-    return found
+        for rung in () if shown.language else map(shown.variant, shown.weights):
+            if rung.config.mixer not in WITHOUT_HEADS:
+                if one := weights.shipped(experiment_id, rung.id):
+                    ready.setdefault(rung.title, one)
+                if one := weights.own(rung.config):
+                    own.setdefault(rung.title, one)
+    return own if weights.switch(key, weights.usual(ready, list(own.values()))) == YOURS else ready
 
 
 def period_in(text: str) -> int:
@@ -124,7 +97,7 @@ def _check_head(name: str, text: str, more: str = "") -> None:
         raise ValueError(f"{name} has {text!r}; allowed: {more}LAYER.HEAD, counted from 1, as in 1.3.")
 
 
-def head_name(head: Head | list[int]) -> str:
+def head_name(head: Sequence[int]) -> str:
     """A head as people write it, layer and head counted from 1: "1.3"."""
     layer, number = head
     return f"{layer + 1}.{number + 1}"
@@ -135,7 +108,7 @@ def head_names(measured_scores: list[list[float]]) -> list[str]:
     return [head_name((layer, head)) for layer, row in enumerate(measured_scores) for head in range(len(row))]
 
 
-def listed(heads: list[list[int]]) -> str:
+def listed(heads: Sequence[Sequence[int]]) -> str:
     """Heads in a sentence: "1.3", "1.1 and 1.3", "1.1, 1.2 and 1.3"."""
     names = [head_name(head) for head in heads]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

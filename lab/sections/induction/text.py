@@ -1,12 +1,12 @@
 """The same heads looked for in models of Shakespeare: table, and whether any has them."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.probes.results.induction import InText, InTexts
 from lab.bench import tables
 from lab.charts.maps.sentences import number
 from lab.sections.induction.formation import score
-from lab.sections.induction.probe import Measured, head_name
+from lab.sections.induction.probe import head_name
 from lab.words import NBSP, plain
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ REMARK = (
 )
 
 
-def results(found: Measured) -> "Styler":
+def results(found: InTexts) -> "Styler":
     """Every head of every model, on random tokens that repeat and on text."""
     numbers, shown = [], []
-    for row in found["rows"]:
-        for layer, heads in enumerate(row["random"]["previous_token"]):
+    for row in found.rows:
+        for layer, heads in enumerate(row.random.previous_token):
             for head in range(len(heads)):
-                values = [row[where][kind][layer][head] for where, kind in _COLUMNS]
+                values = [getattr(row, where).of(kind)[layer][head] for where, kind in _COLUMNS]
                 numbers.append(values)
-                cells = [f"**{score(v)}**" if v >= row["from"] else score(v) for v in values]
-                shown.append((f"{plain(row['model'])}, {head_name([layer, head])}", *cells))
-    alike = [found["rows"][0]["all_alike"][where][kind] for where, kind in _COLUMNS]
+                cells = [f"**{score(v)}**" if v >= row.threshold else score(v) for v in values]
+                shown.append((f"{plain(row.model)}, {head_name([layer, head])}", *cells))
+    alike = [getattr(found.rows[0], f"alike_{where}").of(kind) for where, kind in _COLUMNS]
     numbers.append(alike)
     shown.append((":gray[all alike]", *(f":gray[{score(value)}]" for value in alike)))
     return tables.cells(COLUMNS, numbers, shown)
@@ -40,39 +40,38 @@ def results(found: Measured) -> "Styler":
 _COLUMNS = [(where, kind) for where in ("random", "text") for kind in ("previous_token", "prefix_matching")]
 
 
-def gains(found: Measured) -> "Styler":
+def gains(found: InTexts) -> "Styler":
     """One line a model: what a repeat is worth to it, and the pair, if there is one."""
     numbers, shown = [], []
-    for row in found["rows"]:
-        numbers.append([row["layers"], row["gain_random_nats"], row["gain_text_nats"], None])
-        pair = ":gray[none]" if row["pair"] is None else f"**{' → '.join(map(head_name, row['pair']))}**"
-        gained = [number(row[name]) for name in ("gain_random_nats", "gain_text_nats")]
-        shown.append((plain(row["model"]), str(row["layers"]), *gained, pair))
+    for row in found.rows:
+        numbers.append([row.layers, row.gain_random_nats, row.gain_text_nats, None])
+        pair = ":gray[none]" if row.pair is None else f"**{' → '.join(map(head_name, row.pair))}**"
+        gained = [number(getattr(row, name)) for name in ("gain_random_nats", "gain_text_nats")]
+        shown.append((plain(row.model), str(row.layers), *gained, pair))
     return tables.cells(GAINS, numbers, shown)
 
 
-def remark(found: Measured) -> str:
+def remark(found: InTexts) -> str:
     """What the columns hold."""
-    return REMARK.format(least=score(found["rows"][0]["from"]))
+    return REMARK.format(least=score(found.rows[0].threshold))
 
 
-def words(found: Measured) -> str:
+def words(found: InTexts) -> str:
     """Which models have a pair, and why the others cannot or do not."""
-    rows = found["rows"]
-    having = [row for row in rows if row["pair"]]
-    shallow = [row for row in rows if row["layers"] < 2]
+    rows = found.rows
+    having = [(row, row.pair) for row in rows if row.pair]
+    shallow = [row for row in rows if row.layers < 2]
     said = []
-    for row in having:
-        early, late = row["pair"]
-        back = row["random"]["previous_token"][early[0]][early[1]]
-        after = row["random"]["prefix_matching"][late[0]][late[1]]
+    for row, (early, late) in having:
+        back = row.random.previous_token[early[0]][early[1]]
+        after = row.random.prefix_matching[late[0]][late[1]]
         said.append(
-            f"**{plain(row['model'])}** has a pair: {head_name(early)} looks one token back with "
+            f"**{plain(row.model)}** has a pair: {head_name(early)} looks one token back with "
             f"{score(back)}, {head_name(late)} finds what came after with {score(after)}; a repeat of random "
-            f"tokens is worth {number(row['gain_random_nats'])}{NBSP}nats to it."
+            f"tokens is worth {number(row.gain_random_nats)}{NBSP}nats to it."
         )
     if not having:
-        which = f"any of these {len(rows)} models" if len(rows) > 1 else f"*{plain(rows[0]['model'])}*"
+        which = f"any of these {len(rows)} models" if len(rows) > 1 else f"*{plain(rows[0].model)}*"
         said.append(f"**No such pair** in {which}.")
     if shallow:
         some = f"{len(shallow)} of {len(rows)} {'has' if len(shallow) == 1 else 'have'}"
@@ -81,7 +80,7 @@ def words(found: Measured) -> str:
             f"{which} one layer: there is no later one that could read what a previous-token head wrote, so "
             f"there can be no pair, however it is trained."
         )
-    if deep := [row["model"] for row in rows if row["layers"] > 1 and not row["pair"]]:
+    if deep := [row.model for row in rows if row.layers > 1 and not row.pair]:
         named = ", ".join(f"*{plain(name)}*" for name in deep)
         said.append(f"More than one layer, and still no pair: {named}.")
     back = max(_best(row, "previous_token") for row in rows)
@@ -93,23 +92,16 @@ def words(found: Measured) -> str:
     return "\n\n".join(said)
 
 
-def _best(row: Measured, kind: str) -> float:
-    return float(max(value for heads in row["random"][kind] for value in heads))
+def _best(row: InText, kind: str) -> float:
+    return float(max(value for heads in row.random.of(kind) for value in heads))
 
 
-def csv_rows(found: Measured) -> list[tuple[object, ...]]:
+def csv_rows(found: InTexts) -> list[tuple[object, ...]]:
     """Every score, for a file."""
     rows: list[tuple[object, ...]] = [("model", "head", *(f"{kind}_{where}" for where, kind in _COLUMNS))]
-    for row in found["rows"]:
-        for layer, heads in enumerate(row["random"]["previous_token"]):
+    for row in found.rows:
+        for layer, heads in enumerate(row.random.previous_token):
             for head in range(len(heads)):
-                values = (row[where][kind][layer][head] for where, kind in _COLUMNS)
-                rows.append((row["model"], head_name([layer, head]), *values))
+                values = (getattr(row, where).of(kind)[layer][head] for where, kind in _COLUMNS)
+                rows.append((row.model, head_name([layer, head]), *values))
     return rows
-
-
-def sources(models: dict[str, tuple[Path, str]]) -> str:
-    """Whose weights they are."""
-    return (
-        "Weights: " + "; ".join(f"{plain(name)}: {plain(whose)}" for name, (_, whose) in models.items()) + "."
-    )

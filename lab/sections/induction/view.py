@@ -1,13 +1,14 @@
 """What the page on induction shows of one trained model: its heads over the steps, on a sequence, taken away.
 
-Each is drawn of one document of ``engine.probes.induction``.
+Each is drawn of what one probe found.
 """
-
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from engine.chapter.definitions import ACCURACY
+from engine.circuits.results import Head
+from engine.probes.registry import ABLATE_CHOSEN, INDUCTION_MAPS
+from engine.probes.results.induction import Ablation, Formation, Without
 from lab import probes
 from lab.bench import training
 from lab.charts import drawing
@@ -15,17 +16,14 @@ from lab.charts.maps.panel import labels
 from lab.sections.induction import ablation, formation, parts, probe
 from lab.sections.induction import maps as induction_maps
 from lab.sections.induction.formation import Curves
-from lab.sections.induction.probe import BUSY, FOUND, PERIODS, Measured, Subject
+from lab.sections.induction.probe import FOUND, PERIODS, Subject
 from lab.settings import Settings
 from lab.shell import export, frame, palette
-
-if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
 
 SCORES_WIDTH, STEP_WIDTH = 464, 624  # px
 
 
-def over_steps(settings: Settings, measured: Measured, curves: Curves) -> None:
+def over_steps(settings: Settings, measured: Formation, curves: Curves) -> None:
     """Three charts on one axis, the slider under them, and the chosen step in numbers and words."""
     at = _chosen_step(settings, measured)
     rose = parts.rise(curves[ACCURACY])
@@ -48,7 +46,7 @@ def over_steps(settings: Settings, measured: Measured, curves: Curves) -> None:
     st.markdown(formation.formed_words(measured, rose), width=frame.MEASURE)
     st.select_slider(
         "After step",
-        measured["steps"],
+        measured.steps,
         format_func=lambda step: f"{step:,}",
         key=settings.key("at"),
         width=training.HALF,
@@ -61,17 +59,17 @@ def over_steps(settings: Settings, measured: Measured, curves: Curves) -> None:
             st.markdown(formation.step_words(measured, curves, at))
             st.markdown(formation.sharing(measured))
             st.caption(
-                f"Head 1.3: layer 1, head 3. Over {measured['sequences']} unseen sequences. All alike: a "
+                f"Head 1.3: layer 1, head 3. Over {measured.sequences} unseen sequences. All alike: a "
                 "head that gives everything it sees the same weight."
             )
 
 
-def _chosen_step(settings: Settings, measured: Measured) -> int:
+def _chosen_step(settings: Settings, measured: Formation) -> int:
     """The step of the slider: a kept one, at first that of formation."""
-    key, steps = settings.key("at"), measured["steps"]
+    key, steps = settings.key("at"), measured.steps
     at = st.session_state[key]
     if at is None:
-        at = measured["formed"] if measured["formed"] is not None else steps[-1]
+        at = measured.formed if measured.formed is not None else steps[-1]
     elif at not in steps:
         nearest = min(steps, key=lambda step: abs(step - at))
         st.markdown(f":orange[No weights were kept at step {at:,}. Used: {nearest:,}.]")
@@ -80,7 +78,7 @@ def _chosen_step(settings: Settings, measured: Measured) -> int:
     return int(at)
 
 
-def side_by_side(settings: Settings, measured: Measured, subject: Subject) -> None:
+def side_by_side(settings: Settings, measured: Formation, subject: Subject) -> None:
     """The maps of two heads on one sequence, at the chosen step."""
     st.subheader("The two heads on one sequence", anchor=False)
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-maps"):
@@ -88,11 +86,10 @@ def side_by_side(settings: Settings, measured: Measured, subject: Subject) -> No
         row_place = st.empty()
         said = training.status_line()
     period = st.session_state[settings.key("period")]
-    maps = probes.attempt(said, BUSY, lambda: probe.maps(subject, period))
+    maps = probes.attempt(said, INDUCTION_MAPS, run=subject.run, period=period)
     if not maps:
         return
-    said.empty()
-    names, row = labels(maps["pieces"]), _chosen_row(settings, period)
+    names, row = labels(maps.pieces), _chosen_row(settings, period)
     key = settings.key("row")
     row_place.selectbox(
         "Row to read out", range(len(names)), format_func=names.__getitem__, key=key, width=160
@@ -122,7 +119,7 @@ def _chosen_row(settings: Settings, period: int) -> int:
     return int(st.session_state[key])
 
 
-def _chosen_head(settings: Settings, side: str, measured: Measured) -> None:
+def _chosen_head(settings: Settings, side: str, measured: Formation) -> None:
     """A head of another model than this one is said, and the found one taken."""
     key = settings.key(side)
     if st.session_state[key] not in induction_maps.options(measured):
@@ -130,9 +127,9 @@ def _chosen_head(settings: Settings, side: str, measured: Measured) -> None:
         st.session_state[key] = FOUND
 
 
-def ablated(settings: Settings, found: Measured, subject: Subject, said: "DeltaGenerator") -> None:
+def ablated(settings: Settings, found: Ablation, subject: Subject) -> None:
     """Chart, table and words of what is left without some heads."""
-    own = _own_heads(settings, found, subject, said)
+    own = _own_heads(settings, found, subject)
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title-ablation"):
         st.markdown(
             "**Right on the second half without these heads** :gray[dot: zeros; ring: means; dashed: "
@@ -152,7 +149,7 @@ def ablated(settings: Settings, found: Measured, subject: Subject, said: "DeltaG
             table = ablation.results(found, own)
             st.table(table, border="horizontal", hide_index=True)
             st.caption(
-                f"Over {found['sequences']} unseen sequences. Red: costs more than a tenth of all tokens. A "
+                f"Over {found.sequences} unseen sequences. Red: costs more than a tenth of all tokens. A "
                 "head has a role when its score, and that of a partner in another layer, is at least 0.2."
             )
         with st.container(width=training.NOTICE_WIDTH):
@@ -160,18 +157,16 @@ def ablated(settings: Settings, found: Measured, subject: Subject, said: "DeltaG
             st.markdown(ablation.words(found))
 
 
-def _own_heads(
-    settings: Settings, found: Measured, subject: Subject, said: "DeltaGenerator"
-) -> Measured | None:
+def _own_heads(settings: Settings, found: Ablation, subject: Subject) -> Without | None:
     """What is left without the heads that the reader chose, where there are any."""
     key = settings.key("heads")
-    there = probe.head_names(found["scores"]["previous_token"])
+    there = probe.head_names(found.scores.previous_token)
     if missing := [head for head in st.session_state[key] if head not in there]:
         st.markdown(f":orange[This model has no head {', '.join(missing)}. Left out.]")
         st.session_state[key] = [head for head in st.session_state[key] if head in there]
     st.pills("Take away together", there, selection_mode="multi", key=key)
-    chosen = ",".join(sorted(st.session_state[key]))
-    own = probes.attempt(said, BUSY, lambda: probe.ablation(subject, chosen)) if chosen else None
-    if own or not chosen:
-        said.markdown(f":small[:green[Measured in {found['seconds']:.1f} s]]")
-    return own
+    heads = [Head(*(int(number) - 1 for number in name.split("."))) for name in sorted(st.session_state[key])]
+    if not heads:
+        return None
+    one = subject.weights
+    return probes.attempt(st.empty(), ABLATE_CHOSEN, weights=one.path, heads=heads, seed=one.seed)

@@ -1,8 +1,8 @@
 """What is measured on a block without training it: where it is linear, and what its norms depend on."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from engine.chapter.experiments import LADDER
+from engine.probes.results.block import Block
 from lab import probes
 from lab.bench import tables
 from lab.charts import lines
@@ -13,8 +13,6 @@ from lab.words import NBSP, plain, quantity
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
-
-Measured = dict[str, Any]
 
 LAYERS = {
     "frozen": "attention, its weights frozen",
@@ -32,26 +30,14 @@ EXACT = 1e-5  # below it, a change is rounding
 HEIGHT = 200  # px
 
 
-def measure() -> tuple[Measured, str]:
-    """What ``engine.probes.block`` measures, on a trained block where there is one, and whose that is.
-
-    Raises ValueError: when it cannot; the message says why.
-    """
-    found = probes.weights(LADDER.id, "block")
-    if found is None:
-        drawn = "weights as torch draws them, seed 0; no trained block is here yet"
-        return probes.measured("engine.probes.block"), drawn
-    return probes.measured("engine.probes.block", "--weights", str(found[0])), f"weights: {found[1]}"
-
-
-def linear_table(measured: Measured) -> "Styler":
+def linear_table(measured: Block) -> "Styler":
     """How far each part is from linear."""
-    rows = measured["linearity"]["rows"]
+    rows = measured.linearity.rows
     shown = [
-        (LAYERS[row["layer"]], f"**{_size(row['bent'])}**", "yes" if row["bent"] < EXACT else ":red[no]")
+        (LAYERS[row.layer], f"**{_size(row.bent)}**", "yes" if row.bent < EXACT else ":red[no]")
         for row in rows
     ]
-    return tables.cells(("part", "off by", "linear"), [(row["bent"], None) for row in rows], shown)
+    return tables.cells(("part", "off by", "linear"), [(row.bent, None) for row in rows], shown)
 
 
 def _size(value: float) -> str:
@@ -59,9 +45,9 @@ def _size(value: float) -> str:
     return probes.tiny(value) if value < EXACT else f"{quantity(100 * value, 0)}{NBSP}%"
 
 
-def line_chart(measured: Measured) -> Spec:
+def line_chart(measured: Block) -> Spec:
     """One feature of the output while the input moves along a line."""
-    line = measured["linearity"]["line"]
+    line = measured.linearity.line
     frame = Frame(
         steps=3, low=-1.15, high=1.15, field="out", log=False, ticks=(-1, 0, 1), form="~g",
         shown=lambda _: "", height=HEIGHT - lines.BELOW,
@@ -75,9 +61,9 @@ def line_chart(measured: Measured) -> Spec:
     return lines.line_chart(frame, curves)
 
 
-def linear_notice(measured: Measured) -> str:
+def linear_notice(measured: Block) -> str:
     """What the table says, in words."""
-    off = {row["layer"]: row["bent"] for row in measured["linearity"]["rows"]}
+    off = {row.layer: row.bent for row in measured.linearity.rows}
     if off["frozen"] > EXACT:
         return "Even with frozen weights the attention is not linear here: its weights are out of range."
     return (
@@ -97,17 +83,17 @@ PROMISES = (
 )
 
 
-def norms_table(measured: Measured) -> "Styler":
+def norms_table(measured: Block) -> "Styler":
     """The four promises: what the output of the same tokens changes by."""
-    norms = measured["norms"]
-    rows = {row["norm"]: row for row in norms["rows"]}
+    norms = measured.norms
+    rows = {row.norm: row for row in norms.rows}
     numbers, shown = [], []
     for name, label in PROMISES:
-        values = [rows[norm][name] for norm in NORMS]
+        values = [getattr(rows[norm], name) for norm in NORMS]
         numbers.append(values)
-        shown.append((label.format(**norms), *(_change(value, name) for value in values)))
+        shown.append((label.format(**vars(norms)), *(_change(value, name) for value in values)))
     numbers.append([None] * len(NORMS))
-    words = (":red[refused]" if rows[norm]["single"] else "computed" for norm in NORMS)
+    words = (":red[refused]" if rows[norm].single else "computed" for norm in NORMS)
     shown.append(("one token, one example", *words))
     return tables.cells(("the same tokens", *NORMS.values()), numbers, shown)
 
@@ -118,27 +104,27 @@ def _change(value: float, name: str) -> str:
     return "**0**" if value == 0 else probes.tiny(value) if value < EXACT else f":red[{value:.2f}]"
 
 
-def norms_remark(measured: Measured) -> str:
+def norms_remark(measured: Block) -> str:
     """Below the table: what was measured, and torch's own words."""
-    norms = measured["norms"]
-    refused = next((row["single"] for row in norms["rows"] if row["single"]), "")
+    norms = measured.norms
+    refused = next((row.single for row in norms.rows if row.single), "")
     said = f"torch refuses with “{plain(refused)}”. " if refused else ""
     return (
         f"The largest change of any number in the output, of numbers of standard deviation 1. BatchNorm has "
-        f"seen {norms['seen']} batches of {norms['examples']} × {norms['short']} tokens. {said}"
-        f"torch {plain(measured['torch'])}, seed {measured['seed']}."
+        f"seen {norms.seen} batches of {norms.examples} × {norms.short} tokens. {said}"
+        f"torch {plain(measured.torch)}, seed {measured.seed}."
     )
 
 
-def norms_notice(measured: Measured) -> str:
+def norms_notice(measured: Block) -> str:
     """What the four promises are for."""
-    rows = {row["norm"]: row for row in measured["norms"]["rows"]}
-    kept = all(rows["layer-norm"][name] < EXACT for name, _ in PROMISES)
+    rows = {row.norm: row for row in measured.norms.rows}
+    kept = all(getattr(rows["layer-norm"], name) < EXACT for name, _ in PROMISES)
     return (
         f"LayerNorm {'keeps all four' if kept else 'does not keep all four here'}: it looks at one token’s "
         f"features and at nothing else.\n\n"
         f"BatchNorm in training breaks the first and the last, since its mean is everybody’s. In inference "
-        f"it uses {rows['batch-norm']['running']} stored numbers instead, and then computes something else "
-        f"than it did in training, by up to {rows['batch-norm']['mode']:.2f} here. A model that writes for "
+        f"it uses {rows['batch-norm'].running} stored numbers instead, and then computes something else "
+        f"than it did in training, by up to {rows['batch-norm'].mode:.2f} here. A model that writes for "
         f"one reader, one token at a time, has neither a batch nor a length to rely on."
     )

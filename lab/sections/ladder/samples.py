@@ -1,7 +1,4 @@
-"""What every rung writes after the same words, side by side.
-
-Written in a process of its own, so that this one never loads torch.
-"""
+"""What every rung writes after the same words, side by side."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,47 +7,42 @@ import streamlit as st
 
 from engine.chapter.experiments import LADDER
 from engine.models.config import ModelConfig
+from engine.probes.results.samples import Written
 from engine.runs.launch import OWN
-from lab import probes
+from lab import weights
 from lab.sections.ladder.parts import named
+from lab.weights import Weights
 from lab.words import plain
 
 TEMPERATURES = ("0", "0.5", "0.8", "1")
 WIDTH = 352  # px
 
-Models = Mapping[str, tuple[Path, str] | None]
+Models = Mapping[str, Weights | None]
 
 
-def models(own: ModelConfig | None) -> Models:
-    """The trained model of every rung, of the reader's own too, and whose it is; None where there is none."""
-    found = {name: probes.weights(LADDER.id, name) for name in LADDER.variants}
-    return {**found, **({OWN: probes.trained(own)} if own else {})}
+def models(key: str, own: ModelConfig | None) -> Models:
+    """The trained model of every rung, of the reader's own too; None where there is none.
 
-
-def written(found: Models, prompt: str, temperature: str) -> dict[str, str]:
-    """By rung: the prompt and what its model adds to it, or what is wrong with that model.
-
-    Raises ValueError: when nothing can be written, or the same is wrong with all of them.
+    key: of the switch that says whose.
     """
-    present = {name: str(model[0]) for name, model in found.items() if model}
-    if not present:
-        return {}
-    arguments = (f"--prompt={prompt}", f"--temperature={temperature}", *present.values())
-    rows = probes.measured("engine.probes.samples", *arguments)["rows"]
-    errors = {row["error"] for row in rows}
-    if len(errors) == 1 and (error := errors.pop()):
-        raise ValueError(error)
-    return {name: row["text"] or row["error"] for name, row in zip(present, rows, strict=True)}
+    found = weights.chosen(key, LADDER.id, LADDER.variants)
+    mine = {OWN: weights.own(own)} if own else {}
+    return {**{name: found.get(name) for name in LADDER.variants}, **mine}
 
 
-def draw(found: Models, texts: Mapping[str, str]) -> None:
+def present(found: Models) -> dict[str, Path]:
+    """The checkpoints that there are."""
+    return {name: one.path for name, one in found.items() if one}
+
+
+def draw(found: Models, texts: Mapping[str, Written]) -> None:
     """A column a rung."""
     with st.container(horizontal=True, key="samples"):
         for name, model in found.items():
             with st.container(width=WIDTH):
                 st.markdown(f"**{named(name)}**")
-                if model is None:
+                if model is None or name not in texts:
                     st.markdown(":gray[No trained model of this rung is here yet. Train it above first.]")
                     continue
-                st.code(texts[name], language=None, wrap_lines=True)
-                st.caption(f"Weights: {plain(model[1])}.")
+                st.code(texts[name].text or texts[name].error, language=None, wrap_lines=True)
+                st.caption(f"Weights: {plain(model.whose)}.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from engine.chapter.experiments import LADDER
+from engine.probes.results.block import Block
 from lab.bench import training
 from lab.bench.instruments import Choice
 from lab.bench.sweep import Sweep
@@ -110,7 +111,7 @@ def _of_budget(now: Sweep, name: str) -> Sweep:
     return now.part(lambda spec: spec.budget_name == name)
 
 
-def linearity(measured: probe.Measured) -> None:
+def linearity(measured: Block) -> None:
     """How far from linear each part of a block is."""
     st.markdown("**One feature of the output, while the input moves along a line** :gray[scaled]")
     drawing.draw(probe.line_chart(measured), key="ladder.line")
@@ -122,7 +123,7 @@ def linearity(measured: probe.Measured) -> None:
     beside("results-linear", tables, probe.linear_notice(measured), "Hence the feed-forward")
 
 
-def norms(measured: probe.Measured) -> None:
+def norms(measured: Block) -> None:
     """What LayerNorm promises, kept and broken."""
     tables = [(probe.norms_table(measured), probe.norms_remark(measured))]
     beside("results-norms", tables, probe.norms_notice(measured), "Four promises")

@@ -1,31 +1,26 @@
-"""Tables and probes of the page on masks. What needs torch is computed once a reader asks, and kept."""
+"""Tables and probes of the page on masks."""
 
 import ast
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
 from engine.chapter.experiments import MASK
 from engine.probes.masks import TOKENS, Mixture, ThreeWays
-from engine.runs.store import Run, open_store
-from lab import probes
+from engine.probes.registry import LEAK_SAMPLE
+from engine.probes.results.leaks import Constant, EmptyRow
+from lab import probes, weights
 from lab.bench.tables import Cell, draw_table, words
 from lab.sections.mask.charts import CONSTANTS
 from lab.shell.frame import dot
 from lab.words import MINUS, NBSP, count, plain, quantity
 
-if TYPE_CHECKING:
-    from engine.probes.leaks import Constant, EmptyRow, Sample
-
 SIZES = (*(float(lead * 10**power) for power in range(10) for lead in (1, 2, 5)), 1e10)
 TYPES = ("float32", "float16", "bfloat16")
-LOADING = "Loading torch, a few seconds the first time"
+WRITING = "Writing 80 tokens, and reading the held-out text"
 
 
 def differences(found: ThreeWays) -> None:
@@ -65,7 +60,7 @@ def rows_of(once: Mixture, multiplied: Mixture, times: str) -> None:
     draw_table([columns[place] for place in kept], rows, "Effective tokens, row by row")
 
 
-def constant_table(found: "dict[tuple[str, str], Constant]", size: float) -> None:
+def constant_table(found: Mapping[tuple[str, str], Constant], size: float) -> None:
     """What each mask value becomes in each type, and what leaks past it at one size of the scores."""
     rows = []
     for kind in TYPES:
@@ -87,7 +82,7 @@ def constant_table(found: "dict[tuple[str, str], Constant]", size: float) -> Non
         st.caption(f"Refused: masked\\_fill raises {said}, while a cast says nothing and changes the value.")
 
 
-def _leak(one: "Constant", size: float) -> Cell:
+def _leak(one: Constant, size: float) -> Cell:
     leak = one.leaks[size]
     if leak is None:
         return math.nan, ":gray[–]" if one.filled is None else ":red[overflow]"
@@ -108,7 +103,7 @@ _LIKE = {
 }
 
 
-def empty_row_table(found: "Sequence[EmptyRow]") -> None:
+def empty_row_table(found: Sequence[EmptyRow]) -> None:
     """What every way makes of the empty row, and where it leaves NaN behind."""
     rows = [
         (
@@ -125,22 +120,6 @@ def empty_row_table(found: "Sequence[EmptyRow]") -> None:
     )
 
 
-@lru_cache(maxsize=1)
-def constants() -> "dict[tuple[str, str], Constant]":
-    """Measured once in this process."""
-    from engine.probes import leaks
-
-    return leaks.constants(SIZES)
-
-
-@lru_cache(maxsize=1)
-def empty_rows() -> "list[EmptyRow]":
-    """Measured once in this process."""
-    from engine.probes import leaks
-
-    return leaks.empty_rows()
-
-
 def size_label(size: str) -> str:
     """A size of scores for people: "5,000", "1e9"."""
     value = float(size)
@@ -153,49 +132,23 @@ def samples(variants: Sequence[str], prompt: str, seed: int) -> None:
         for name in variants:
             with st.container(width=probes.WIDTH):
                 st.markdown(f"{dot(name)} **{plain(MASK.variant(name).title)}**")
-                run = newest(name)
-                if run is None:
-                    st.markdown("No finished run of yours. Train it above first.")
+                one = weights.own(MASK.variant(name).config, any_text=True)
+                if one is None or one.run is None:
+                    st.markdown("You have not trained this model yet. Train it above first.")
                     continue
-                place = st.empty()
-                found = probes.attempt(place, LOADING, partial(_sample_of, run, prompt, seed))
-                if found is None:
-                    continue
-                place.code(found.text, language=None, wrap_lines=True)
-                measured = run.measured.get("validation_perplexity")
-                st.markdown(
-                    f"Held-out perplexity, as measured in training: **{quantity(measured)}**. Of the token "
-                    f"after each window, which it cannot see: **{quantity(found.blind_perplexity)}**."
-                )
-                tokens = f"{run.spec.config.vocab_size:,}"
-                st.caption(
-                    f"Yours, run \\#{run.id}, {run.spec.budget_name} budget, seed {run.spec.seed}. "
-                    f"A guess among all {tokens} tokens alike would have {tokens}."
-                )
-
-
-def newest(variant_id: str) -> Run | None:
-    """The reader's newest run of a variant that is done and has its weights."""
-    store = open_store()
-    for run in reversed(store.runs(states=["done"])):
-        if (
-            run.spec.config == MASK.variant(variant_id).config
-            and (store.directory(run.id) / "checkpoint.safetensors").exists()
-        ):
-            return run
-    return None
-
-
-def _sample_of(run: Run, prompt: str, seed: int) -> "Sample":
-    path = open_store().directory(run.id) / "checkpoint.safetensors"
-    return _sample(path, path.stat().st_mtime_ns, run.spec.corpus, prompt, seed)
-
-
-@lru_cache(maxsize=16)
-def _sample(path: Path, _changed: int, corpus_id: str, prompt: str, seed: int) -> "Sample":
-    from engine.probes import leaks
-
-    return leaks.sample(path, corpus_id, prompt, seed)
+                place, spec = st.empty(), one.run.spec
+                arguments = {"weights": one.path, "corpus_id": spec.corpus, "prompt": prompt, "seed": seed}
+                if found := probes.attempt(place, LEAK_SAMPLE, WRITING, **arguments):
+                    st.code(found.text, language=None, wrap_lines=True)
+                    measured = one.run.measured.get("validation_perplexity")
+                    st.markdown(
+                        f"Held-out perplexity, as measured in training: **{quantity(measured)}**. Of the "
+                        f"token after each window, which it cannot see: "
+                        f"**{quantity(found.blind_perplexity)}**."
+                    )
+                tokens = f"{spec.config.vocab_size:,}"
+                guess = f"A guess among all {tokens} tokens alike would have {tokens}."
+                st.caption(f"Weights: {plain(one.whose)}. {guess}")
 
 
 def effective(number: float) -> str:

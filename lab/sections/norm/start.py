@@ -1,15 +1,14 @@
-"""Gradients before the first step: twelve blocks, pre-norm and post-norm, nothing trained.
-
-Measured in a process of its own, so that this one never loads torch.
-"""
+"""Gradients before the first step: twelve blocks, pre-norm and post-norm, nothing trained."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.chapter import reference
 from engine.chapter.measurements import NORM_GRADIENTS, PLACEMENTS, Figures, first_and_last
+from engine.probes.registry import NORMS
+from engine.probes.results.norms import Gradients, Norms
 from lab import probes
 from lab.bench import tables, untrained
 from lab.bench.sweep import Row
@@ -22,6 +21,7 @@ from lab.words import NBSP, quantity
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
+    from streamlit.delta_generator import DeltaGenerator
 
 BLOCKS = 12
 MEASURES = {"qkv": "W_Q, W_K, W_V", "W_O": "W_O", "block": "Whole block"}
@@ -46,56 +46,54 @@ def ratio(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured: one document of ``engine.probes.norms`` a seed."""
+    """What was measured, by seed in the order asked for."""
 
-    documents: tuple[dict[str, Any], ...]
+    by_seed: dict[int, Norms]
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """In the order asked for."""
-        return tuple(document["rows"][0]["seed"] for document in self.documents)
+        return tuple(self.by_seed)
 
     @property
     def text(self) -> str:
         """The title of the text it was measured on."""
-        return str(self.documents[0]["text"])
+        return next(iter(self.by_seed.values())).text
 
     @property
     def of_the_chapters_text(self) -> bool:
         """Whether the chapter's figures say anything about these."""
-        return all(document["of_the_chapters_text"] for document in self.documents)
+        return all(found.of_the_chapters_text for found in self.by_seed.values())
 
     @property
-    def seconds(self) -> float:
-        """Time that the measuring took."""
-        return float(sum(document["seconds"] for document in self.documents))
+    def rows(self) -> list[Gradients]:
+        """Every placement of every seed."""
+        return [row for found in self.by_seed.values() for row in found.rows]
 
     def norms(self, placement: str, measure: str) -> list[list[float]]:
         """Of every seed, block by block."""
-        rows = (row for document in self.documents for row in document["rows"])
-        return [row[measure] for row in rows if row["placement"] == placement]
+        return [getattr(row, measure) for row in self.rows if row.placement == placement]
 
     def figures(self, measure: str) -> dict[int, Figures]:
         """First block, last block and ratio, by seed and placement."""
         return {
-            document["rows"][0]["seed"]: {
-                row["placement"]: first_and_last(row[measure]) for row in document["rows"]
-            }
-            for document in self.documents
+            seed: {row.placement: first_and_last(getattr(row, measure)) for row in found.rows}
+            for seed, found in self.by_seed.items()
         }
 
 
-def measure(seeds: Sequence[int], corpus_id: str) -> Measured:
-    """What ``engine.probes.norms`` measures, a process a seed, so that one more seed measures only itself.
+def measured(place: "DeltaGenerator", seeds: Sequence[int], corpus_id: str) -> Measured | None:
+    """What is measured, seed by seed, so that one more seed measures only itself; None where it cannot be.
 
-    Raises ValueError: when it cannot; the message says why.
+    place: of the status line.
     """
-    return Measured(
-        tuple(
-            probes.measured("engine.probes.norms", "--seeds", str(seed), "--text", corpus_id)
-            for seed in seeds
-        )
-    )
+    found = {}
+    for number, seed in enumerate(seeds, start=1):
+        busy = f"Measuring seed {seed}, {number} of {len(seeds)}"
+        if (one := probes.attempt(place, NORMS, busy, corpus_id=corpus_id, seed=seed)) is None:
+            return None
+        found[seed] = one
+    return Measured(found)
 
 
 def chart(measured: Measured | None, which: str, *, chapters_text: bool) -> Spec:
@@ -166,11 +164,10 @@ def every_block(measured: Measured, which: str) -> "Styler":
 def rows(measured: Measured | None) -> Iterator[tuple[object, ...]]:
     """Every norm that was measured, for a file; the first row names the columns."""
     yield "placement", "seed", "text", "block", *MEASURES
-    for document in measured.documents if measured else ():
-        for row in document["rows"]:
-            for place in range(BLOCKS):
-                norms = (row[measure][place] for measure in MEASURES)
-                yield row["placement"], row["seed"], document["text"], place + 1, *norms
+    for row in measured.rows if measured else ():
+        for place in range(BLOCKS):
+            norms = (getattr(row, measure)[place] for measure in MEASURES)
+            yield row.placement, row.seed, measured.text if measured else "", place + 1, *norms
 
 
 def remarks(measured: Measured | None) -> str:

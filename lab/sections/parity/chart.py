@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from engine.chapter.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PRECISIONS
+from engine.probes.results.parity import Parity, Row
 from lab.charts.axes import (
     COLOR,
     GRAY,
@@ -40,8 +41,6 @@ VALUES = (
     "gradient_relative",
 )
 
-Row = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -52,29 +51,27 @@ class Comparison:
     standing: str = ""
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], seeds: str) -> "Comparison":
-        """The comparison that a document holds."""
-        which = f"seed{'s' if ',' in seeds else ''} {seeds.replace(',', ', ')}"
-        standing = (
-            f"Done in {document['seconds']:.0f} s: {document['device']}, torch {document['torch']}, {which}"
-        )
-        return cls(tuple(document["rows"]), document["rounding"], standing)
+    def of(cls, found: Parity, seeds: tuple[int, ...]) -> "Comparison":
+        """The comparison that was measured."""
+        which = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        return cls(tuple(found.rows), found.rounding, f"Compared on the CPU, torch {found.torch}, {which}")
 
     def where(self, **fixed: object) -> list[Row]:
         """The rows that were measured and have these values."""
-        return [r for r in self.rows if r["state"] == "done" and all(r[k] == v for k, v in fixed.items())]
+        done = (row for row in self.rows if row.state == "done")
+        return [row for row in done if all(getattr(row, name) == value for name, value in fixed.items())]
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds that were measured."""
-        return tuple(dict.fromkeys(row["seed"] for row in self.rows))
+        return tuple(dict.fromkeys(row.seed for row in self.rows))
 
     def table(self, mask: str, scale: str) -> Iterator[tuple[object, ...]]:
         """The comparisons of this mask and scale, for a file; the first row names the columns."""
         names = (*NAMED, *VALUES)
         yield names
         for row in self.where(mask=mask, scale=scale):
-            yield tuple(row[name] for name in names)
+            yield tuple(getattr(row, name) for name in names)
 
 
 def figure(comparison: Comparison, mask: str, scale: str) -> Spec:
@@ -105,14 +102,14 @@ def _columns() -> Spec:
 
 
 def _datasets(comparison: Comparison, mask: str, scale: str) -> dict[str, Rows]:
-    dots, tops = list[Row](), list[Row]()
+    dots, tops = list[dict[str, Any]](), list[dict[str, Any]]()
     for place, precision in enumerate(PRECISIONS):
         measured = comparison.where(precision=precision, mask=mask, scale=scale)
         for name, slot, at in (
             ("relative", "green", place - ASIDE),
             ("gradient_relative", "violet", place + ASIDE),
         ):
-            values = sorted(row[name] for row in measured if row[name])
+            values = sorted(getattr(row, name) for row in measured if getattr(row, name))
             for turn, value in enumerate(values):
                 aside = SPREAD * (turn / max(1, len(values) - 1) - 0.5)
                 dots.append({"slot": slot, "at": at + aside, "relative": value})

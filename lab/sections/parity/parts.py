@@ -9,6 +9,7 @@ import streamlit as st
 
 from engine.chapter.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PARITY, PRECISIONS, THEIRS
 from engine.probes import zoo
+from engine.probes.zoo import Finding
 from engine.sandbox.judge import Verdict
 from lab.bench import tables, untrained
 from lab.bench.tables import draw_table, words
@@ -66,8 +67,7 @@ Row = Mapping[str, Any]
 def beside_the_chapter(comparison: Comparison, precision: str) -> None:
     """The four columns: the largest of all sizes and of our two ways, causal and divided by √d."""
     yours = {
-        seed: PARITY.read([row for row in comparison.rows if row["seed"] == seed])
-        for seed in comparison.seeds
+        seed: PARITY.read([row for row in comparison.rows if row.seed == seed]) for seed in comparison.seeds
     }
     listed: list[tuple[str, str, str, Callable[[float | None], str]]] = [
         ("mean output", "module", "magnitude", magnitude)
@@ -124,18 +124,18 @@ def small(value: float | None) -> str:
 def comparison_table(comparison: Comparison, precision: str, mask: str, scale: str) -> None:
     """A line a size: the worst over seeds and over our two ways to compute it."""
     none, lines = (None, ":gray[–]"), []
-    sizes = list(dict.fromkeys((r["batch"], r["tokens"], r["d_model"], r["n_head"]) for r in comparison.rows))
+    sizes = list(dict.fromkeys((r.batch, r.tokens, r.d_model, r.n_head) for r in comparison.rows))
     for size in sizes:
         named = dict(zip(("batch", "tokens", "d_model", "n_head"), size, strict=True))
         rows = comparison.where(precision=precision, mask=mask, scale=scale, **named)
         batch, tokens, d_model, heads = size
         shape = f"{NBSP}×{NBSP}".join(map(str, (batch, tokens, d_model)))
         line = [words(f"{count(heads)} head{'s' if heads > 1 else ''}, {shape}")]
-        output = max((row["magnitude"] for row in rows), default=None)
+        output = max((row.magnitude for row in rows), default=None)
         line.append(none if output is None else (output, magnitude(output)))
         for theirs in (MODULE, FUNCTION):
             for field in ("difference", "gradient_difference"):
-                worst = max((row[field] for row in rows if row["theirs"] == theirs), default=None)
+                worst = max((getattr(row, field) for row in rows if row.theirs == theirs), default=None)
                 line.append(none if worst is None else (worst, f"**{tiny(worst)}**"))
         lines.append(line)
     columns = ("size", "mean output", "module", "its gradients", "function", "its gradients ")
@@ -158,14 +158,14 @@ def notice(comparison: Comparison, largest: str | None, coarsest: str | None) ->
     standard = comparison.where(precision="float32", mask="causal", scale="sqrt")
     if not standard:
         return "Nothing is compared yet. Make your two guesses, then compare."
-    worst = max(standard, key=lambda row: row["difference"])
+    worst = max(standard, key=lambda row: row.difference)
     said = [f"You guessed *{plain(LARGEST[largest])}*." if largest else ""]
     said[0] += (
-        f" In float32 the largest difference is **{tiny(worst['difference'])}**, at a mean output of "
-        f"{worst['magnitude']:.3f}; the chapter has {tiny(LARGEST_DIFFERENCE.low)} at {MEAN_OUTPUT.low}."
+        f" In float32 the largest difference is **{tiny(worst.difference)}**, at a mean output of "
+        f"{worst.magnitude:.3f}; the chapter has {tiny(LARGEST_DIFFERENCE.low)} at {MEAN_OUTPUT.low}."
     )
     by_precision = {
-        precision: max(row["relative"] for row in rows)
+        precision: max(row.relative for row in rows)
         for precision in PRECISIONS
         if (rows := comparison.where(precision=precision, mask="causal", scale="sqrt"))
     }
@@ -178,8 +178,8 @@ def notice(comparison: Comparison, largest: str | None, coarsest: str | None) ->
         f"the formula is the same, only the order of the sums is not."
     )
     alike = comparison.where(mask="causal", scale="sqrt")
-    if same := [row for row in alike if row["difference"] == 0]:
-        (ours, theirs), _ = Counter((row["ours"], row["theirs"]) for row in same).most_common(1)[0]
+    if same := [row for row in alike if row.difference == 0]:
+        (ours, theirs), _ = Counter((row.ours, row.theirs) for row in same).most_common(1)[0]
         said.append(
             f"{len(same):,} of {len(alike):,} outputs agree to the last bit, most of them ours *{ours}* with "
             f"`{theirs}`."
@@ -190,9 +190,9 @@ def notice(comparison: Comparison, largest: str | None, coarsest: str | None) ->
 # The zoo.
 
 
-def matrix(findings: Sequence[Row], bets: Mapping[str, str | None]) -> None:
+def matrix(findings: Sequence[Finding], bets: Mapping[str, str | None]) -> None:
     """Implementation by test: what really caught what; the reader's bets with a ring."""
-    caught = {(row["implementation"], row["test"]): row["caught"] for row in findings}
+    caught = {(row.implementation, row.test): row.caught for row in findings}
     lines = []
     for name in zoo.IMPLEMENTATIONS:
         line = [words(TITLES[name])]
@@ -203,9 +203,9 @@ def matrix(findings: Sequence[Row], bets: Mapping[str, str | None]) -> None:
     draw_table(("", *TESTS.values()), lines, "Which test catches which wrong implementation")
 
 
-def bets_answered(findings: Sequence[Row], bets: Mapping[str, str | None]) -> str:
+def bets_answered(findings: Sequence[Finding], bets: Mapping[str, str | None]) -> str:
     """How the bets went, and which test catches most."""
-    caught = {(row["implementation"], row["test"]) for row in findings if row["caught"]}
+    caught = {(row.implementation, row.test) for row in findings if row.caught}
     placed = [(name, test) for name, test in bets.items() if test]
     said = []
     if placed:
@@ -229,7 +229,7 @@ def bets_answered(findings: Sequence[Row], bets: Mapping[str, str | None]) -> st
     return " ".join(said)
 
 
-def exhibit(findings: Sequence[Row], name: str) -> None:
+def exhibit(findings: Sequence[Finding], name: str) -> None:
     """One implementation: its code, and beside it what every test measured."""
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=544):
@@ -237,11 +237,11 @@ def exhibit(findings: Sequence[Row], name: str) -> None:
         with st.container(width=544):
             lines = [
                 [
-                    words(TESTS[row["test"]]),
-                    words(("**caught**: " if row["caught"] else "") + plain(row["said"])),
+                    words(TESTS[row.test]),
+                    words(("**caught**: " if row.caught else "") + plain(row.said)),
                 ]
                 for row in findings
-                if row["implementation"] == name
+                if row.implementation == name
             ]
             draw_table(("test", "what it measured"), lines, f"What every test measured of {TITLES[name]}")
 

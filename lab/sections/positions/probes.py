@@ -1,17 +1,12 @@
-"""What the schemes do, on finished weights or fresh ones: figures, tables and words of the live probes.
+"""What the schemes do, on finished weights or fresh ones: figures, tables and words of the live probes."""
 
-Measured in a process of its own, so that this one never loads torch.
-"""
-
-import re
-from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
 from engine.chapter.experiments import POSITIONS
+from engine.probes.results.positions import Diagonals, Knowledge, Order, Places, Rescaled, Table
 from lab import probes
 from lab.bench import tables
 from lab.charts import lines as charts
@@ -28,7 +23,6 @@ if TYPE_CHECKING:
 
 variant = POSITIONS.variant
 
-MODULE = "engine.probes.positions"
 DISTANCES = ("0", "1", "2", "4", "8", "16", "32")
 HEADS = tuple(str(head) for head in range(1, variant("rope").config.n_head + 1))
 SENTENCE = "the dog bit the man in the garden"
@@ -42,48 +36,20 @@ ANGLES = (15, 45, 90, 180)  # degrees at which the axis of turned rows may end
 SCORES = (2, 5, 10, 20, 50, 100, 200, 500)  # and that of scores
 EXACT = 1e-5  # a difference below is the rounding of float32
 
-Measured = dict[str, Any]
-Weights = Mapping[str, tuple[Path, str]]
-
-
-def measure(what: str, weights: Weights, *arguments: str) -> Measured:
-    """What ``engine.probes.positions`` measures. Raises ValueError: when it cannot; the message says why."""
-    given = [f"--weights={name}={path}" for name, (path, _) in weights.items()]
-    return probes.measured(MODULE, what, *given, *arguments)
-
-
-def trained() -> Weights:
-    """The trained model of every scheme that has one."""
-    found = {name: probes.weights(POSITIONS.id, name) for name in POSITIONS.variants}
-    return {name: one for name, one in found.items() if one}
-
-
-def whose(weights: Weights) -> str:
-    """Where the weights come from, in one line."""
-    sources = [source for _, source in weights.values()]
-    if len(set(sources)) == 1:
-        return f"Weights: {plain(sources[0])}."
-    runs = [re.fullmatch(r"(.*)run (#\d+)(.*)", source) for source in sources]
-    if len({(run[1], run[3]) if run else None for run in runs}) == 1 and runs[0]:
-        numbers = ", ".join(run[2] for run in runs if run)
-        return f"Weights: {plain(f'{runs[0][1]}runs {numbers}{runs[0][3]}')}."
-    named = (f"{plain(variant(name).short)}: {plain(source)}" for name, (_, source) in weights.items())
-    return f"Weights: {'; '.join(named)}."
-
 
 # Perplexity per position.
 
 
-def places_chart(found: Measured) -> Spec:
+def places_chart(found: Places) -> Spec:
     """Perplexity over the position in a window of 512, a line a scheme."""
-    wide, half = found["length"], found["bin"] // 2
-    low, high, ticks = _bounds(value for one in found["models"].values() for value in one["bins"])
+    wide, half = found.length, found.bin // 2
+    low, high, ticks = _bounds(value for one in found.models.values() for value in one.bins)
     across = Across(field="position", title="position in the window", ticks=(TRAINED, 128, 256, 384, wide))
     frame = Frame(steps=wide, low=low, high=high, ticks=ticks, gutter=0.2, across=across, over=(edge,))
     lines = []
     for name in POSITIONS.variants:
-        if one := found["models"].get(name):
-            points = tuple((found["bin"] * at + half, value) for at, value in enumerate(one["bins"]))
+        if one := found.models.get(name):
+            points = tuple((found.bin * at + half, value) for at, value in enumerate(one.bins))
             lines.append(Line(variant(name).short, style(name), (Curve(points),)))
     return charts.line_chart(frame, lines, edge=[{"position": TRAINED, "text": "trained up to here"}])
 
@@ -96,17 +62,17 @@ def _bounds(values: Any) -> tuple[float, float, tuple[float, ...]]:
     return 1.0, 10_000.0, (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 
 
-def places_words(found: Measured) -> str:
+def places_words(found: Places) -> str:
     """Before and behind the edge, read off the bins."""
-    inside = TRAINED // found["bin"]
+    inside = TRAINED // found.bin
     said = []
     for name in POSITIONS.variants:
-        if one := found["models"].get(name):
-            near, far = one["bins"][inside - 1], one["bins"][-1]
+        if one := found.models.get(name):
+            near, far = one.bins[inside - 1], one.bins[-1]
             said.append((far / near, f"{plain(variant(name).short)} {quantity(near)} and {quantity(far)}"))
     listed = "; ".join(text for _, text in sorted(said, key=lambda one: -one[0]))
     return (
-        f"The last positions that training saw and the last of {found['length']}, the largest rise first: "
+        f"The last positions that training saw and the last of {found.length}, the largest rise first: "
         f"{listed}. What a line does at the dashed rule is not the text’s doing: all read the same windows."
     )
 
@@ -114,9 +80,9 @@ def places_words(found: Measured) -> str:
 # RoPE, rescaled.
 
 
-def rescaled_chart(found: Measured) -> Spec:
+def rescaled_chart(found: Rescaled) -> Spec:
     """Perplexity over the length: RoPE as it was trained and with its two rescalings."""
-    low, high, ticks = _bounds(row["perplexity"] for row in found["rows"])
+    low, high, ticks = _bounds(row.perplexity for row in found.rows)
     if high == 300:  # nothing near it: the three would lie on each other
         high, ticks = 150.0, (30.0, 50.0, 100.0, 150.0)
     across = Across(field="tokens", title="tokens in the window", first=TRAINED, log=True, ticks=LENGTHS)
@@ -128,14 +94,14 @@ def rescaled_chart(found: Measured) -> Spec:
     return charts.line_chart(frame, lines)
 
 
-def _of(found: Measured, way: str, length: int) -> float:
+def _of(found: Rescaled, way: str, length: int) -> float:
     """That perplexity; at the length of training the three are one, and measured once."""
-    rows = {(row["way"], row["length"]): row["perplexity"] for row in found["rows"]}
+    rows = {(row.way, row.length): row.perplexity for row in found.rows}
     value: float = rows.get((way, length)) or rows["plain", TRAINED]
     return value
 
 
-def rescaled_table(found: Measured) -> "Styler":
+def rescaled_table(found: Rescaled) -> "Styler":
     """The same as numbers, and how much slower the rotation is."""
     numbers, shown = [], []
     for length in LENGTHS:
@@ -148,7 +114,7 @@ def rescaled_table(found: Measured) -> "Styler":
     return tables.cells(columns, numbers, shown)
 
 
-def rescaled_words(found: Measured) -> str:
+def rescaled_words(found: Rescaled) -> str:
     """Whether 256 is repaired: what share of the loss each takes back."""
     start, lost = _of(found, "plain", TRAINED), _of(found, "plain", LONGER)
     said = [
@@ -179,51 +145,45 @@ def rescaled_words(found: Measured) -> str:
 # One query and one key, a fixed distance apart.
 
 
-def diagonal_chart(found: Measured, distance: str, head: str) -> Spec:
+def diagonal_chart(found: Diagonals, distance: str, head: str) -> Spec:
     """Their score over the query's place: flat where only the distance counts."""
-    at, row = found["distances"].index(int(distance)), int(head) - 1
+    at, row = found.distances.index(int(distance)), int(head) - 1
     values = [
-        abs(value)
-        for heads in found["models"].values()
-        for one in heads
-        for d in one
-        for value in d["scores"]
+        abs(value) for heads in found.models.values() for one in heads for d in one for value in d.scores
     ]
     top = float(next((end for end in SCORES if end >= max(values)), 1000))
-    across = Across(
-        field="place", title="place of the query", ticks=(TRAINED, 128, 256, 384, found["length"])
-    )
+    across = Across(field="place", title="place of the query", ticks=(TRAINED, 128, 256, 384, found.length))
     frame = Frame(
-        steps=found["length"], low=-top, high=top, log=False, ticks=(-top, -top / 2, 0.0, top / 2, top),
+        steps=found.length, low=-top, high=top, log=False, ticks=(-top, -top / 2, 0.0, top / 2, top),
         gutter=0.2, across=across, field="score", shown=lambda value: quantity(value, 2), over=(edge,),
     )  # fmt: skip
     lines = []
     for name in sorted(POSITIONS.variants, key=lambda name: name == "rope"):  # the one it is about on top
-        scores = found["models"][name][row][at]["scores"]
-        points = tuple((found["every"] * i + int(distance), score) for i, score in enumerate(scores))
+        scores = found.models[name][row][at].scores
+        points = tuple((found.every * i + int(distance), score) for i, score in enumerate(scores))
         lines.append(Line(variant(name).short, style(name), (Curve(points),)))
     return charts.line_chart(frame, lines, edge=[{"place": TRAINED, "text": "trained up to here"}])
 
 
-def diagonal_table(found: Measured, distance: str, head: str) -> "Styler":
+def diagonal_table(found: Diagonals, distance: str, head: str) -> "Styler":
     """The spread of each line: its largest score less its smallest."""
-    at, row = found["distances"].index(int(distance)), int(head) - 1
+    at, row = found.distances.index(int(distance)), int(head) - 1
     numbers, shown = [], []
     for name in POSITIONS.variants:
-        one = found["models"][name][row][at]
-        most = max(d["all"] for d in found["models"][name][row])
-        numbers.append((one["inside"], one["all"], most))
-        cells = (small(value) for value in (one["inside"], one["all"], most))
+        one = found.models[name][row][at]
+        most = max(d.all for d in found.models[name][row])
+        numbers.append((one.inside, one.all, most))
+        cells = (small(value) for value in (one.inside, one.all, most))
         shown.append((f"{dot(name)}{NBSP}{plain(variant(name).title)}", *cells))
-    columns = ("spread of the score", f"first {TRAINED}", f"all {found['length']}", "any distance")
+    columns = ("spread of the score", f"first {TRAINED}", f"all {found.length}", "any distance")
     return tables.cells(columns, numbers, shown)
 
 
-def diagonal_words(found: Measured, distance: str, head: str) -> str:
+def diagonal_words(found: Diagonals, distance: str, head: str) -> str:
     """That RoPE's line is flat, in figures."""
-    at, row = found["distances"].index(int(distance)), int(head) - 1
-    rope, waves = (found["models"][name][row][at]["all"] for name in ("rope", "sinusoidal"))
-    tokens = f"“{plain(visible(found['query']))}” looking at “{plain(visible(found['key']))}”"
+    at, row = found.distances.index(int(distance)), int(head) - 1
+    rope, waves = (found.models[name][row][at].all for name in ("rope", "sinusoidal"))
+    tokens = f"“{plain(visible(found.query))}” looking at “{plain(visible(found.key))}”"
     return (
         f"{tokens}, {distance} back, in head {head}, in 64-bit numbers. Under RoPE the score is the same at "
         f"every place to **{small(rope)}**, the rounding; with sinusoids it moves by **{small(waves)}**. "
@@ -239,7 +199,7 @@ def small(value: float) -> str:
 # Order: fresh weights, a sentence of the reader's.
 
 
-def order_table(found: Measured) -> "Styler":
+def order_table(found: Order) -> "Styler":
     """Largest differences of the logits, a line a scheme; what is only rounding in green."""
     columns = {
         "unmasked": "mask off",
@@ -248,43 +208,43 @@ def order_table(found: Measured) -> "Styler":
         "two_blocks": "last, two blocks",
     }
     numbers, shown = [], []
-    for row in found["rows"]:
-        values = [row[name] for name in columns]
+    for row in found.rows:
+        values = [getattr(row, name) for name in columns]
         numbers.append(values)
         cells = (f":green[**{small(value)}**]" if value < EXACT else small(value) for value in values)
-        shown.append((f"{dot(row['scheme'])}{NBSP}{plain(variant(row['scheme']).title)}", *cells))
+        shown.append((f"{dot(row.scheme)}{NBSP}{plain(variant(row.scheme).title)}", *cells))
     return tables.cells(("largest difference", *columns.values()), numbers, shown)
 
 
-def order_words(found: Measured) -> str:
+def order_words(found: Order) -> str:
     """What the first line says."""
-    none = next(row for row in found["rows"] if row["scheme"] == "none")
+    none = next(row for row in found.rows if row.scheme == "none")
     return (
         f"Without positions and without a mask the shuffled sentence gives the same logits, shuffled: they "
-        f"differ by {small(none['unmasked'])}, the rounding, where a logit has a size of "
-        f"{quantity(none['magnitude'], 2)}. The mask breaks that by **{small(none['masked'])}**: in another "
+        f"differ by {small(none.unmasked)}, the rounding, where a logit has a size of "
+        f"{quantity(none.magnitude, 2)}. The mask breaks that by **{small(none.masked)}**: in another "
         f"order each token has another past.\n\n"
         f"But the last token sees all of the others in any order, so one block cannot tell the orders of "
-        f"what stands before it apart: {small(none['one_block'])}. Two can, {small(none['two_blocks'])}: "
+        f"what stands before it apart: {small(none.one_block)}. Two can, {small(none.two_blocks)}: "
         f"the second reads the first one’s sums, and each of these had a past of its own."
     )
 
 
-def shuffled(found: Measured, name: str) -> str:
+def shuffled(found: Order, name: str) -> str:
     """The sentence in that other order, as Markdown."""
-    pieces = [found["pieces"][at] for at in found[name]]
+    pieces = [found.pieces[at] for at in getattr(found, name)]
     return plain(" ".join(visible(piece) for piece in pieces))
 
 
 # What trained models know of order.
 
 
-def knowledge_table(found: Measured) -> "Styler":
+def knowledge_table(found: Knowledge) -> "Styler":
     """How much of the position can be read, and what a shuffled past costs."""
     numbers, shown = [], []
     for name in POSITIONS.variants:
-        if one := found["models"].get(name):
-            values = (one["read"], one["unmasked"], one["ordered"], one["shuffled"])
+        if one := found.models.get(name):
+            values = (one.read, one.unmasked, one.ordered, one.shuffled)
             numbers.append(values)
             reads = (f"{quantity(100 * max(value, 0.0), 0)}{NBSP}%" for value in values[:2])
             cells = (*reads, *(quantity(value) for value in values[2:]))
@@ -293,27 +253,27 @@ def knowledge_table(found: Measured) -> "Styler":
     return tables.cells(columns, numbers, shown)
 
 
-def knowledge_words(found: Measured) -> str:
+def knowledge_words(found: Knowledge) -> str:
     """The leak in two sentences, with its figures; then what order is worth."""
-    none = found["models"].get("none")
+    none = found.models.get("none")
     if none is None:
         return "No trained model without positions is here: train it above, and its leak stands here."
-    read, unmasked = (quantity(100 * max(none[name], 0.0), 0) for name in ("read", "unmasked"))
+    read, unmasked = (quantity(100 * max(getattr(none, name), 0.0), 0) for name in ("read", "unmasked"))
     said = [
         f"The mask leaks order: at the first place a token averages over itself alone, at the tenth over "
         f"ten, and a mean of more vectors is shorter. From what attention adds, **{read}{NBSP}%** of the "
         f"place (of its logarithm’s variance) can be read off without any positions, and "
         f"{unmasked}{NBSP}% once the same weights lose their mask.",
         f"That is how far the past reaches, not its order: with the past shuffled the last of "
-        f"{found['length']} tokens is predicted at {quantity(none['shuffled'])}, in order at "
-        f"{quantity(none['ordered'])}.",
+        f"{found.length} tokens is predicted at {quantity(none.shuffled)}, in order at "
+        f"{quantity(none.ordered)}.",
     ]
-    rest = {name: one for name, one in found["models"].items() if name != "none"}
+    rest = {name: one for name, one in found.models.items() if name != "none"}
     if rest:
-        name, most = max(rest.items(), key=lambda one: one[1]["shuffled"] / one[1]["ordered"])
+        name, most = max(rest.items(), key=lambda one: one[1].shuffled / one[1].ordered)
         said[1] += (
             f" A model that has positions uses the order: {plain(variant(name).short)} goes from "
-            f"{quantity(most['ordered'])} to {quantity(most['shuffled'])}."
+            f"{quantity(most.ordered)} to {quantity(most.shuffled)}."
         )
     return "\n\n".join(said)
 
@@ -321,15 +281,15 @@ def knowledge_words(found: Measured) -> str:
 # The learned table.
 
 
-def rows_chart(found: Measured) -> Spec:
+def rows_chart(found: Table) -> Spec:
     """How far each row has turned from where it began: a stroke a row."""
     turned = [
         {"row": at, "turned": turned, "moved": moved, "slot": style("learned").slot}
-        for at, (turned, moved) in enumerate(zip(found["turned"], found["moved"], strict=True))
+        for at, (turned, moved) in enumerate(zip(found.turned, found.moved, strict=True))
     ]
-    top = float(next(end for end in ANGLES if end >= max(found["turned"])))
-    never = {"row": found["trained"], "text": "never trained from here on"}
-    return fed(_strokes(found["rows"], top), rows=turned, edge=[never])
+    top = float(next(end for end in ANGLES if end >= max(found.turned)))
+    never = {"row": found.trained, "text": "never trained from here on"}
+    return fed(_strokes(found.rows, top), rows=turned, edge=[never])
 
 
 @lru_cache
@@ -349,10 +309,10 @@ def _strokes(last: int, top: float) -> Spec:
     return compiled(200, *levels(frame.y, 0, last), strokes.encode(tooltip=told), *edge(frame))
 
 
-def rows_words(found: Measured) -> str:
+def rows_words(found: Table) -> str:
     """Seen rows and unseen ones, in figures."""
-    seen, unseen = found["turned"][: found["trained"]], found["turned"][found["trained"] :]
-    shrunk = sum(found["moved"][found["trained"] :]) / len(unseen)
+    seen, unseen = found.turned[: found.trained], found.turned[found.trained :]
+    shrunk = sum(found.moved[found.trained :]) / len(unseen)
     said = (
         f"The {len(seen)} rows that were trained have turned by {quantity(min(seen))}° to "
         f"{quantity(max(seen))}° from where they were drawn, **{quantity(sum(seen) / len(seen))}°** on "

@@ -1,14 +1,11 @@
-"""Random vectors, nothing trained: how wide scores get, and what a softmax makes of them.
-
-Measured in a process of its own, so that this one never loads torch.
-"""
+"""Random vectors, nothing trained: how wide scores get, and what a softmax makes of them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.chapter import measurements, reference
 from engine.chapter.measurements import SATURATION, VARIANCE
-from lab import probes
+from engine.probes.results.scaling import RandomVectors
 from lab.bench import tables, untrained
 from lab.charts.lines import Across, Curve, Line
 from lab.charts.panels import Panel, Part
@@ -25,7 +22,6 @@ PAIRS_OF_THE_CHAPTER = 20_000
 WIDTHS = (*measurements.WIDTHS, 4096)
 SIDES = (("undivided", Style("red")), ("divided", Style("green")))
 
-Measured = dict[str, Any]
 Numbers = Mapping[str, Mapping[str, float | None]]
 
 
@@ -58,12 +54,6 @@ PANELS = (
 )
 
 
-def measure(pairs: int, widths: tuple[int, ...]) -> Measured:
-    """What ``engine.probes.scaling`` measures. Raises ValueError: when it cannot; the message says why."""
-    of_widths = ",".join(map(str, widths))
-    return probes.measured("engine.probes.scaling", "--pairs", str(pairs), "--widths", of_widths)
-
-
 def up_to(widest: int) -> tuple[int, ...]:
     """The widths from the narrowest to this one."""
     return tuple(width for width in WIDTHS if width <= widest)
@@ -76,9 +66,9 @@ def listed(name: str, options: Sequence[int]) -> Callable[[str], int]:
     return lambda text: allowed[known(text)]
 
 
-def variance_table(widths: Sequence[int], measured: Measured | None) -> "Styler":
+def variance_table(widths: Sequence[int], measured: RandomVectors | None) -> "Styler":
     """Variance and standard deviation of the scores: the chapter's digits, the reference's and yours."""
-    yours = {measured["seed"]: VARIANCE.read(measured["variance"])} if measured else {}
+    yours = {measured.seed: VARIANCE.read(measured.variance)} if measured else {}
     lines = [
         tables.Line(label, untrained.row(VARIANCE, f"d-{width}", metric, yours), metric, tiny)
         for width in _shown(widths, measured)
@@ -92,24 +82,24 @@ def variance_table(widths: Sequence[int], measured: Measured | None) -> "Styler"
     )
 
 
-def as_the_chapter(measured: Measured | None) -> bool:
+def as_the_chapter(measured: RandomVectors | None) -> bool:
     """Whether the variances were measured as the chapter's were."""
-    return measured is not None and measured["pairs"] == PAIRS_OF_THE_CHAPTER
+    return measured is not None and measured.pairs == PAIRS_OF_THE_CHAPTER
 
 
-def _shown(widths: Sequence[int], measured: Measured | None) -> Sequence[int]:
+def _shown(widths: Sequence[int], measured: RandomVectors | None) -> Sequence[int]:
     """What was measured; before, what would be."""
-    return [row["d"] for row in measured["variance"]] if measured else widths
+    return [row.d for row in measured.variance] if measured else widths
 
 
-def saturation_parts(measured: Measured | None) -> list[Part]:
+def saturation_parts(measured: RandomVectors | None) -> list[Part]:
     """Four panels over the width, undivided and divided."""
-    rows = measured["saturation"] if measured else []
+    rows = measured.saturation if measured else []
     found = []
     for panel in PANELS:
         lines = []
         for side, look in SIDES:
-            points = tuple((row["d"], row[side][panel.metric]) for row in rows)
+            points = tuple((row.d, getattr(getattr(row, side), panel.metric)) for row in rows)
             lines.append(Line(side, look, (Curve(points),) if points else ()))
         found.append(Part(panel, lines))
     return found
@@ -120,9 +110,9 @@ def across(widths: Sequence[int]) -> Across:
     return Across(field="d", title="width d", first=widths[0], log=True, ticks=tuple(widths))
 
 
-def saturation_table(widths: Sequence[int], measured: Measured | None) -> "Styler":
+def saturation_table(widths: Sequence[int], measured: RandomVectors | None) -> "Styler":
     """Undivided, then divided, at every width: yours, and in grey the reference."""
-    yours: Numbers = SATURATION.read(measured["saturation"]) if measured else {}
+    yours: Numbers = SATURATION.read(measured.saturation) if measured else {}
     found = reference.load(SATURATION.id)
     shipped: Numbers = {
         name: {metric: row.mean(metric) for metric in SATURATION.metrics}
@@ -148,9 +138,9 @@ def saturation_table(widths: Sequence[int], measured: Measured | None) -> "Style
     return tables.cells(columns, numbers, shown)
 
 
-def chapter_table(measured: Measured | None) -> "Styler":
+def chapter_table(measured: RandomVectors | None) -> "Styler":
     """The chapter's figures on frozen rows, the reference's, and yours where such a width was measured."""
-    yours = {measured["seed"]: SATURATION.read(measured["saturation"])} if measured else {}
+    yours = {measured.seed: SATURATION.read(measured.saturation)} if measured else {}
     listed = (
         ("rows over 0.99, undivided, 1024", "undivided-1024", "frozen_share", share),
         ("effective tokens, undivided, 256", "undivided-256", "effective_tokens", figure),
@@ -168,7 +158,7 @@ def chapter_table(measured: Measured | None) -> "Styler":
     )
 
 
-def remarks(measured: Measured | None) -> str:
+def remarks(measured: RandomVectors | None) -> str:
     """Below the tables: what their columns hold, and how far they can be compared."""
     said = [
         untrained.shipped_line(VARIANCE, SATURATION),
@@ -178,7 +168,7 @@ def remarks(measured: Measured | None) -> str:
     if measured and not as_the_chapter(measured):
         said.append(
             f"The variances of chapter and reference are of {PAIRS_OF_THE_CHAPTER:,} pairs, yours of "
-            f"{measured['pairs']:,}, so a grey difference judges nothing."
+            f"{measured.pairs:,}, so a grey difference judges nothing."
         )
     said.append(
         "Green: a variance to the digit, a share within 3 points, a trace within 0.01. *Italic*: inferred "
@@ -188,30 +178,30 @@ def remarks(measured: Measured | None) -> str:
     return " ".join(said)
 
 
-def notice(measured: Measured | None) -> str:
+def notice(measured: RandomVectors | None) -> str:
     """What the random rows say, in figures."""
     if not measured:
         return "Nothing is trained here: vectors are drawn, multiplied and sent through a softmax."
-    rows = measured["saturation"]
+    rows = measured.saturation
     last = rows[-1]
-    undivided, divided = last["undivided"], last["divided"]
-    through = [tiny(side["gradient_share_median"]) for side in (undivided, divided)]
+    undivided, divided = last.undivided, last.divided
+    through = [tiny(side.gradient_share_median) for side in (undivided, divided)]
     said = [
         f"Each of the d products adds its own variance of 1, so a score’s standard deviation is √d: "
-        f"{figure(measured['variance'][-1]['std'])} at d = {last['d']:,}. Softmax sees the differences "
-        f"between scores, and e to the power of a difference of {figure(measured['variance'][-1]['std'])} is "
+        f"{figure(measured.variance[-1].std)} at d = {last.d:,}. Softmax sees the differences "
+        f"between scores, and e to the power of a difference of {figure(measured.variance[-1].std)} is "
         f"as good as all or nothing.",
-        f"At d = {last['d']:,} an undivided row attends to {figure(undivided['effective_tokens'])} of 64 "
-        f"tokens, and {share(undivided['frozen_share'])} of the rows are frozen; divided, to "
-        f"{figure(divided['effective_tokens'])}.",
+        f"At d = {last.d:,} an undivided row attends to {figure(undivided.effective_tokens)} of 64 "
+        f"tokens, and {share(undivided.frozen_share)} of the rows are frozen; divided, to "
+        f"{figure(divided.effective_tokens)}.",
         f"A frozen row cannot learn where to look: the median row lets "
         f"{through[0]} of a gradient through, divided {through[1]}.",
     ]
-    peak = max(rows, key=lambda row: row["undivided"]["gradient_share"])
-    if peak["undivided"]["gradient_share"] > 1.1 * peak["divided"]["gradient_share"]:
+    peak = max(rows, key=lambda row: row.undivided.gradient_share)
+    if peak.undivided.gradient_share > 1.1 * peak.divided.gradient_share:
         said.append(
-            f"On the mean of the rows a little sharpness even helps: at d = {peak['d']:,} undivided rows let "
-            f"{tiny(peak['undivided']['gradient_share'])} through, divided ones "
-            f"{tiny(peak['divided']['gradient_share'])}."
+            f"On the mean of the rows a little sharpness even helps: at d = {peak.d:,} undivided rows let "
+            f"{tiny(peak.undivided.gradient_share)} through, divided ones "
+            f"{tiny(peak.divided.gradient_share)}."
         )
     return "\n\n".join(said)

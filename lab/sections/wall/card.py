@@ -4,6 +4,7 @@ import streamlit as st
 
 from engine.memory_wall.plan import Plan
 from engine.memory_wall.setting import CARDS_GB, MAX_TOKENS
+from engine.system.errors import LabError
 from lab import probes
 from lab.bench import instruments, training
 from lab.charts import drawing
@@ -13,6 +14,8 @@ from lab.sections.wall.results import figure_title
 from lab.settings import Settings
 from lab.shell import frame
 from lab.words import plain
+
+PREDICTING_S = 10
 
 
 def asked(settings: Settings, choice: Choice) -> find.Found | None:
@@ -30,14 +33,20 @@ def asked(settings: Settings, choice: Choice) -> find.Found | None:
             placeholder="Your guess",
             width=240,
         )
-        pressed = probes.button("Predict", settings.key("find"))
+        layer = probes.pressed("Predict", settings.key("find"), choice.layer, PREDICTING_S)
         status_slot = training.status_line()
-    if not pressed:
+    probes.outdated(layer, choice.layer)
+    if layer is None:
         return None
-    busy = "Predicting in a process of its own; it takes a while the first time"
-    found = probes.attempt(status_slot, busy, lambda: find.longest(choice.layer))
-    if found:
-        status_slot.markdown(f":small[:green[Predicted for {plain(parts.layer_words(choice.layer))}]]")
+    status_slot.markdown(
+        ":small[:primary[Predicting in a process of its own; it takes a while the first time]]"
+    )
+    try:
+        found = find.longest(layer)
+    except LabError as error:
+        status_slot.markdown(f":small[:red[{plain(str(error))}]]")
+        return None
+    status_slot.markdown(f":small[:green[Predicted for {plain(parts.layer_words(layer))}]]")
     return found
 
 

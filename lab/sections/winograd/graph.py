@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import streamlit as st
 
+from engine.circuits.results import HeadLook, HeadRole, Roles, Score
 from engine.data.languages.winograd import ADJECTIVE, DECISION
+from engine.probes.results.winograd import Answer, BlockLook, Circuit, Effect, Effects
 from lab.bench import tables
 from lab.charts import drawing
 from lab.charts.axes import COLOR, DASH, GRAY, INK, NOTE, TEXT, dot, hover, note, rows
 from lab.charts.drawing import Spec, compiled, fed
 from lab.sections.winograd.parts import share
-from lab.sections.winograd.probe import Measured
 from lab.words import NBSP, plain, quantity
 
 if TYPE_CHECKING:
@@ -46,13 +47,20 @@ _MIDDLE = DECISION / 2
 
 @dataclass(frozen=True)
 class Look:
-    """One edge that can be cut: where from, at what, by which head; all of the block where it is None."""
+    """One edge that can be cut: where from, at what, by which head; all of the block where it is None.
+
+    weight, cost: of one head's look. part: whether it is part of the circuit. score, answers: without it.
+    """
 
     block: int
     head: int | None
     query: str
     key: str
-    measured: Measured
+    weight: float | None
+    cost: float | None
+    part: bool
+    score: Score
+    answers: list[Answer]
 
     @property
     def id(self) -> str:
@@ -65,77 +73,85 @@ class Look:
         return f"{self.block + 1}.{'all' if self.head is None else self.head + 1}"
 
     @property
-    def part(self) -> bool:
-        """Whether it is part of the circuit."""
-        return bool(self.measured.get("part"))
-
-    @property
     def said(self) -> str:
         """What it is, in words."""
         whose = f"all heads of block {self.block + 1}" if self.head is None else f"head {self.of}"
         seen = "" if self.query == "decision" else f" from {SEEN_FROM[self.query]}"
-        weight = self.measured.get("weight")
-        return f"{whose} → {self.key}{seen}" + (f", {weight:.2f}" if weight is not None else "")
+        weight = "" if self.weight is None else f", {self.weight:.2f}"
+        return f"{whose} → {self.key}{seen}{weight}"
 
 
-def joined(circuit: Measured, effects: Measured) -> Measured:
-    """A circuit with what cutting each of its looks does to two sentences."""
+@dataclass(frozen=True)
+class Graph:
+    """A circuit with what cutting each of its looks does to two sentences.
 
-    def name(one: Measured) -> tuple[object, ...]:
-        return one["block"], one["head"], one["query"], one["key"]
+    names: of the positions. each: every look that was cut. answers, tokens: of the two sentences, uncut.
+    """
 
-    of_look = {name(one): one["answers"] for one in effects["looks"]}
-    each = {
-        kind: [{**one, "answers": of_look[name(one)]} for one in circuit[kind]]
-        for kind in ("looks", "together")
-    }
-    return {**circuit, **each, "answers": effects["answers"], "tokens": effects["tokens"]}
+    roles: Roles
+    names: list[str]
+    each: list[Look]
+    answers: list[Answer]
+    tokens: list[list[str]]
 
 
-def looks(found: Measured) -> dict[str, Look]:
+def joined(circuit: Circuit, effects: Effects) -> Graph:
+    """Both measurements of one model as what is drawn."""
+
+    def name(one: HeadLook | BlockLook | Effect) -> tuple[int, int | None, str, str]:
+        return one.block, one.head, one.query, one.key
+
+    def look(one: HeadLook | BlockLook) -> Look:
+        weight, cost, part = None, None, False
+        if isinstance(one, HeadLook):
+            weight, cost, part = one.weight, one.cost, one.part
+        return Look(*name(one), weight, cost, part, one.score, answers[name(one)])
+
+    answers = {name(one): one.answers for one in effects.looks}
+    each = [look(one) for one in (*circuit.roles.looks, *circuit.together)]
+    return Graph(circuit.roles, circuit.names, each, effects.answers, effects.tokens)
+
+
+def looks(found: Graph) -> dict[str, Look]:
     """What the graph shows, by id: the deciding position's looks, others that count, then whole blocks."""
-    each = [
-        Look(one["block"], one["head"], one["query"], one["key"], one)
-        for one in [*found["looks"], *found["together"]]
-    ]
-    return {look.id: look for look in each if look.part or look.query == "decision"}
+    return {look.id: look for look in found.each if look.part or look.query == "decision"}
 
 
-def flips(found: Measured, look: Look) -> list[bool]:
+def flips(found: Graph, look: Look) -> list[bool]:
     """Of each sentence, whether another word is named once the edge is cut."""
-    pairs = zip(found["answers"], look.measured["answers"], strict=True)
-    return [before["named"] != after["named"] for before, after in pairs]
+    pairs = zip(found.answers, look.answers, strict=True)
+    return [before.named != after.named for before, after in pairs]
 
 
-def costliest(found: Measured) -> str:
+def costliest(found: Graph) -> str:
     """The edge whose cut leaves the fewest right answers, of those that flip one of the two if any does."""
     each = looks(found)
     return min(each, key=lambda name: (not any(flips(found, each[name])), _left(each[name])))
 
 
 def _left(look: Look) -> float:
-    return float(look.measured["score"]["accuracy"])
+    return look.score.accuracy
 
 
-def roles_of(found: Measured, names: Mapping[str, str] = SETS) -> dict[tuple[int, int], str]:
+def roles_of(found: Roles, names: Mapping[str, str] = SETS) -> dict[tuple[int, int], str]:
     """What each head does, in words. names: of the sets."""
     said: dict[tuple[int, int], list[str]] = {}
     for name, words in names.items():
-        for block, head in found[name]["heads"]:
+        for block, head in getattr(found, name).heads:
             said.setdefault((block, head), []).append(words)
     return {head: ", ".join(words) for head, words in said.items()}
 
 
-def places(found: Measured) -> dict[tuple[int, int], float]:
+def places(found: Graph) -> dict[tuple[int, int], float]:
     """Where each head stands across the graph."""
-    count = 1 + max(role["head"] for role in found["heads"])
+    count = 1 + max(role.head for role in found.roles.heads)
     step = DECISION / (count + 1)
-    return {(role["block"], role["head"]): step * (role["head"] + 1) for role in found["heads"]}
+    return {(role.block, role.head): step * (role.head + 1) for role in found.roles.heads}
 
 
-def spec(found: Measured, chosen: str) -> Spec:
+def spec(found: Graph, chosen: str) -> Spec:
     """The graph. chosen: the edge that is cut."""
-    blocks = 1 + max(role["block"] for role in found["heads"])
+    blocks = 1 + max(role.block for role in found.roles.heads)
     return fed(_graph(blocks), **_rows(found, chosen, blocks))
 
 
@@ -175,7 +191,7 @@ def _graph(blocks: int) -> Spec:
     )
 
 
-def _rows(found: Measured, chosen: str, blocks: int) -> dict[str, list[dict[str, Any]]]:
+def _rows(found: Graph, chosen: str, blocks: int) -> dict[str, list[dict[str, Any]]]:
     at = places(found)
     edges = []
     for look in looks(found).values():
@@ -185,32 +201,32 @@ def _rows(found: Measured, chosen: str, blocks: int) -> dict[str, list[dict[str,
             edges += [_edge(found, look, at[look.block, head], chosen) for head in heads]
     return {
         "edges": sorted(edges, key=lambda edge: edge["opacity"]),
-        "writes": [_write(found, role, at[role["block"], role["head"]], blocks) for role in found["heads"]],
+        "writes": [_write(found, role, at[role.block, role.head], blocks) for role in found.roles.heads],
         "heads": [_head(found, head, x) for head, x in at.items()],
         "words": [*_words(found), {"x": _MIDDLE, "y": blocks + 1.24, "word": "answer", "index": ""}],
     }
 
 
-def _head(found: Measured, head: tuple[int, int], x: float) -> dict[str, Any]:
+def _head(found: Graph, head: tuple[int, int], x: float) -> dict[str, Any]:
     """A head, its role in short, and the weights of its looks that count."""
     parts = [look for look in looks(found).values() if look.part and (look.block, look.head) == head]
-    weights = ", ".join(f"{KEYS[look.key]} {look.measured['weight']:.2f}" for look in parts)
+    weights = ", ".join(f"{KEYS[look.key]} {look.weight:.2f}" for look in parts)
     name = f"{head[0] + 1}.{head[1] + 1}"
     row = {
         "x": x,
         "y": head[0] + 1,
         "head": name,
-        "role": roles_of(found, SHORT).get(head, ""),
+        "role": roles_of(found.roles, SHORT).get(head, ""),
         "weights": weights,
     }
     return {**row, "slot": "ink" if parts else "gray"}
 
 
-def _edge(found: Measured, look: Look, x: float, chosen: str) -> dict[str, Any]:
+def _edge(found: Graph, look: Look, x: float, chosen: str) -> dict[str, Any]:
     cut = look.id == chosen
-    weight = look.measured.get("weight", 0.5)
+    weight = 0.5 if look.weight is None else look.weight
     return {
-        "x": found["names"].index(look.key),
+        "x": found.names.index(look.key),
         "y": 0.0,
         "x2": x,
         "y2": look.block + 0.86,
@@ -225,21 +241,21 @@ def _edge(found: Measured, look: Look, x: float, chosen: str) -> dict[str, Any]:
     }
 
 
-def _write(found: Measured, role: Measured, x: float, blocks: int) -> dict[str, Any]:
+def _write(found: Graph, role: HeadRole, x: float, blocks: int) -> dict[str, Any]:
     """What a head adds to the logit difference by itself, of the answer that gets more."""
-    most = max(max(one["direct"].values()) for one in found["heads"]) or 1.0
-    own = max(0.0, *role["direct"].values())
-    ends = {"x": x, "y": role["block"] + 1.14, "x2": _MIDDLE, "y2": blocks + 0.98}
+    most = max(max(one.direct.values()) for one in found.roles.heads) or 1.0
+    own = max(0.0, *role.direct.values())
+    ends = {"x": x, "y": role.block + 1.14, "x2": _MIDDLE, "y2": blocks + 0.98}
     return {**ends, "width": 0.5 + WIDEST * own / max(most, 1e-9)}
 
 
-def _words(found: Measured) -> list[dict[str, Any]]:
-    one, other = found["tokens"]
+def _words(found: Graph) -> list[dict[str, Any]]:
+    one, other = found.tokens
     words = [f"{a} / {b}" if at == ADJECTIVE else a for at, (a, b) in enumerate(zip(one, other, strict=True))]
     return [{"x": at, "y": 0.0, "word": word, "index": str(at)} for at, word in enumerate(words)]
 
 
-def draw(found: Measured, chosen: str, key: str, target: str) -> None:
+def draw(found: Graph, chosen: str, key: str, target: str) -> None:
     """The graph on the page; a click on an edge makes it the value of the setting ``target``."""
 
     def clicked() -> None:
@@ -250,52 +266,49 @@ def draw(found: Measured, chosen: str, key: str, target: str) -> None:
     drawing.draw(spec(found, chosen), key, on_select=clicked)
 
 
-def csv_rows(found: Measured) -> list[tuple[Any, ...]]:
+def csv_rows(found: Graph) -> list[tuple[Any, ...]]:
     """Every look of the graph, for a file."""
     rows: list[tuple[Any, ...]] = [
         ("block", "head", "query", "key", "weight", "cost", "accuracy_without", "part")
     ]
     for look in looks(found).values():
-        one = look.measured
         head = "all" if look.head is None else look.head + 1
-        numbers = (one.get("weight"), one.get("cost"), one["score"]["accuracy"], look.part)
+        numbers = (look.weight, look.cost, look.score.accuracy, look.part)
         rows.append((look.block + 1, head, look.query, look.key, *numbers))
     return rows
 
 
-def answers_table(before: list[Measured], after: list[Measured]) -> "Styler":
+def answers_table(before: list[Answer], after: list[Answer]) -> "Styler":
     """Both sentences, before and after a change: what is named, and the two nouns' probabilities."""
     figures, shown = [], []
     for old, new in zip(before, after, strict=True):
-        figures.append(
-            (old["answer_share"], new["answer_share"], old["other_share"], new["other_share"], None)
-        )
-        flipped = old["named"] != new["named"]
-        named = f"{plain(old['named'])} → {plain(new['named'])}"
+        figures.append((old.answer_share, new.answer_share, old.other_share, new.other_share, None))
+        flipped = old.named != new.named
+        named = f"{plain(old.named)} → {plain(new.named)}"
         shown.append(
             (
-                f"… too **{plain(old['adjective'])}** : {plain(old['answer'])}",
-                quantity(old["answer_share"], 3),
-                f"**{quantity(new['answer_share'], 3)}**",
-                f"{quantity(old['other_share'], 3)} → {quantity(new['other_share'], 3)}",
-                f":red[{named}]" if flipped else f"{plain(new['named'])}{NBSP}:gray[(same)]",
+                f"… too **{plain(old.adjective)}** : {plain(old.answer)}",
+                quantity(old.answer_share, 3),
+                f"**{quantity(new.answer_share, 3)}**",
+                f"{quantity(old.other_share, 3)} → {quantity(new.other_share, 3)}",
+                f":red[{named}]" if flipped else f"{plain(new.named)}{NBSP}:gray[(same)]",
             )
         )
     columns = ("sentence : right noun", "before", "after", "other noun", "names")
     return tables.cells(columns, [row[:2] + row[3:] for row in figures], shown)
 
 
-def cut_words(look: Look, found: Measured) -> str:
+def cut_words(look: Look, found: Graph) -> str:
     """What cutting this edge does to the two answers and to the held-out sentences."""
-    before, after = found["clean"], look.measured["score"]
+    before, after = found.roles.clean, look.score
     flipped = [
-        f"“too {plain(old['adjective'])}” from **{plain(old['named'])}** to **{plain(new['named'])}**"
-        for old, new in zip(found["answers"], look.measured["answers"], strict=True)
-        if old["named"] != new["named"]
+        f"“too {plain(old.adjective)}” from **{plain(old.named)}** to **{plain(new.named)}**"
+        for old, new in zip(found.answers, look.answers, strict=True)
+        if old.named != new.named
     ]
     said = f"The answer flips: {' and '.join(flipped)}." if flipped else "Neither answer flips."
     return (
-        f"Cut: {plain(look.said)}. {said} Of {before['count']} held-out sentences "
-        f"{share(before['accuracy'])} were right and **{share(after['accuracy'])}** still are; "
-        f"{share(after['wrong'])} name the wrong noun of the pair."
+        f"Cut: {plain(look.said)}. {said} Of {before.count} held-out sentences "
+        f"{share(before.accuracy)} were right and **{share(after.accuracy)}** still are; "
+        f"{share(after.wrong)} name the wrong noun of the pair."
     )

@@ -10,13 +10,13 @@ import numpy as np
 import streamlit as st
 
 from engine.data.languages.winograd import ADJECTIVE, ANSWER, DECISION, TEMPLATE
+from engine.probes.results.winograd import Answer, Maps
 from lab import probes
 from lab.bench import tables
 from lab.charts.maps import figure, sentences, strip
 from lab.charts.maps.panel import Array, Panel, labels
 from lab.charts.maps.sentences import number
 from lab.charts.maps.twin import numbers, twin
-from lab.sections.winograd.probe import Measured
 from lab.shell import export
 from lab.shell.frame import MEASURE
 from lab.shell.palette import Palette
@@ -32,17 +32,17 @@ UNIFORM = 1 / ANSWER
 NAMED = 4  # keys in a sentence
 
 
-def heads(found: Measured) -> tuple[str, ...]:
+def heads(found: Maps) -> tuple[str, ...]:
     """What can be looked at: the mean, then every head by its number."""
-    return (MEAN, *(str(head + 1) for head in range(len(found["weights"][0][0]))))
+    return (MEAN, *(str(head + 1) for head in range(len(found.weights[0][0]))))
 
 
-def both(found: Measured, colors: Palette) -> None:
+def both(found: Maps, colors: Palette) -> None:
     """What each sentence is answered with, then every block's maps."""
     with st.container(horizontal=True):
-        for place, answer in enumerate(found["answers"]):
+        for place, answer in enumerate(found.answers):
             with st.container(width=HALF):
-                st.markdown(_said(found["tokens"][place], answer))
+                st.markdown(_said(found.tokens[place], answer))
                 st.table(_likeliest(answer), border="horizontal", hide_index=True)
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         st.markdown(
@@ -51,33 +51,33 @@ def both(found: Measured, colors: Palette) -> None:
             width=MEASURE,
         )
         figure.draw(strip.key("weights", 1.0, colors, "weight"), "winograd.key", colors, still=True)
-    for block in range(len(found["weights"][0])):
+    for block in range(len(found.weights[0])):
         _block(found, block, colors)
 
 
-def _said(tokens: Sequence[str], answer: Measured) -> str:
+def _said(tokens: Sequence[str], answer: Answer) -> str:
     words = [f"**{plain(word)}**" if at == ADJECTIVE else plain(word) for at, word in enumerate(tokens)]
-    right = answer["named"] == answer["answer"]
-    verdict = ":green[right]" if right else f":red[wrong, it is {plain(answer['answer'])}]"
-    return f"{' '.join(words)} … **{plain(answer['named'])}** {verdict}"
+    right = answer.named == answer.answer
+    verdict = ":green[right]" if right else f":red[wrong, it is {plain(answer.answer)}]"
+    return f"{' '.join(words)} … **{plain(answer.named)}** {verdict}"
 
 
-def _likeliest(answer: Measured) -> "Styler":
-    roles = {answer["answer"]: "the right noun", answer["other"]: "the pair’s other noun"}
+def _likeliest(answer: Answer) -> "Styler":
+    roles = {answer.answer: "the right noun", answer.other: "the pair’s other noun"}
     shown = [
         (plain(word), quantity(share, 3), f":gray[{roles.get(word, 'neither')}]")
-        for word, share in answer["likeliest"]
+        for word, share in answer.likeliest
     ]
-    figures = [(share, None) for _, share in answer["likeliest"]]
+    figures = [(share, None) for _, share in answer.likeliest]
     return tables.cells(("next word", "probability", "which is"), figures, shown)
 
 
-def _block(found: Measured, block: int, colors: Palette) -> None:
+def _block(found: Maps, block: int, colors: Palette) -> None:
     st.markdown(f"**Block {block + 1}**")
     panels = [decision_panel(found, place, block) for place in range(2)]
     change = change_panel(found, block)
-    titles = [f"… too **{plain(answer['adjective'])}**" for answer in found["answers"]]
-    words = [answer["adjective"] for answer in found["answers"]]
+    titles = [f"… too **{plain(answer.adjective)}**" for answer in found.answers]
+    words = [answer.adjective for answer in found.answers]
     titles.append(f"change, {plain(words[1])} less {plain(words[0])}")
     with st.container(horizontal=True, gap="small"):
         for place, (panel, title) in enumerate(zip([*panels, change], titles, strict=True)):
@@ -97,24 +97,24 @@ def _titled(panel: Panel, title: str, name: str) -> None:
             export.downloads(name, lambda: twin(panel, name, limit=1.0), lambda: numbers(panel))
 
 
-def decision_panel(found: Measured, place: int, block: int) -> Panel:
+def decision_panel(found: Maps, place: int, block: int) -> Panel:
     """The deciding position's row of each head, their mean, and a uniform row. shape: (H + 2, S)"""
-    rows = np.array(found["weights"][place][block], np.float32)[:, DECISION, :ANSWER]
+    rows = np.array(found.weights[place][block], np.float32)[:, DECISION, :ANSWER]
     values = np.vstack([rows, rows.mean(axis=0), np.full(ANSWER, UNIFORM)]).astype(np.float32)
     return Panel(
         kind="weights",
         values=values,
         rows=(*_head_names(len(rows)), MEAN, "uniform"),
-        columns=labels(found["tokens"][place]),
+        columns=labels(found.tokens[place]),
         value_name="weight",
         down="head",
     )
 
 
-def change_panel(found: Measured, block: int) -> Panel:
+def change_panel(found: Maps, block: int) -> Panel:
     """What the second sentence's rows have more than the first's. shape: (H + 1, S)"""
     first, second = (
-        np.array(found["weights"][place][block], np.float32)[:, DECISION, :ANSWER] for place in range(2)
+        np.array(found.weights[place][block], np.float32)[:, DECISION, :ANSWER] for place in range(2)
     )
     change = second - first
     values = np.vstack([change, change.mean(axis=0)]).astype(np.float32)
@@ -122,9 +122,9 @@ def change_panel(found: Measured, block: int) -> Panel:
     return Panel("scores", values, names, labels(_without_adjective(found)), None, "change", {}, "head")
 
 
-def _without_adjective(found: Measured) -> list[str]:
+def _without_adjective(found: Maps) -> list[str]:
     """What both sentences have in common."""
-    return [SLOTS["{adj}"] if at == ADJECTIVE else word for at, word in enumerate(found["tokens"][0])]
+    return [SLOTS["{adj}"] if at == ADJECTIVE else word for at, word in enumerate(found.tokens[0])]
 
 
 def _head_names(count: int) -> tuple[str, ...]:
@@ -151,10 +151,10 @@ def change_words(panel: Panel) -> str:
     )
 
 
-def grid(found: Measured, head: str, colors: Palette) -> None:
+def grid(found: Maps, head: str, colors: Palette) -> None:
     """The deciding position's row for every adjective, mean over the held-out sentences, a map a block."""
     with st.container(horizontal=True):
-        for block in range(len(found["grid"][0])):
+        for block in range(len(found.grid[0])):
             panel = grid_panel(found, block, head)
             with st.container(width=HALF, gap=None):
                 name = "mean of the heads" if head == MEAN else f"head {head}"
@@ -164,14 +164,12 @@ def grid(found: Measured, head: str, colors: Palette) -> None:
                 st.markdown(grid_words(panel, block))
 
 
-def grid_panel(found: Measured, block: int, head: str) -> Panel:
+def grid_panel(found: Maps, block: int, head: str) -> Panel:
     """A row an adjective. shape: (adjectives, S)"""
-    rows: Array = np.array([by_word[block] for by_word in found["grid"]], np.float32)  # (words, H, S)
+    rows: Array = np.array([by_word[block] for by_word in found.grid], np.float32)  # (words, H, S)
     values = rows.mean(axis=1) if head == MEAN else rows[:, int(head) - 1]
     names = [SLOTS.get(word, word) for word in TEMPLATE[:ANSWER]]
-    return Panel(
-        "weights", values, tuple(found["adjectives"]), labels(names), None, "weight", {}, "adjective"
-    )
+    return Panel("weights", values, tuple(found.adjectives), labels(names), None, "weight", {}, "adjective")
 
 
 def grid_words(panel: Panel, block: int) -> str:
@@ -184,13 +182,13 @@ def grid_words(panel: Panel, block: int) -> str:
     return f"Block {block + 1} looks most at {listed}. Between two adjectives at most {number(apart)} moves."
 
 
-def whole(found: Measured, head: str, colors: Palette) -> None:
+def whole(found: Maps, head: str, colors: Palette) -> None:
     """Every position's row, not only the deciding one's: a map a block and sentence."""
-    for block in range(len(found["weights"][0])):
+    for block in range(len(found.weights[0])):
         with st.container(horizontal=True):
-            for place, answer in enumerate(found["answers"]):
+            for place, answer in enumerate(found.answers):
                 panel = whole_panel(found, place, block, head)
-                title = f"Block {block + 1}, … too **{plain(answer['adjective'])}**"
+                title = f"Block {block + 1}, … too **{plain(answer.adjective)}**"
                 with st.container(width=HALF, gap=None):
                     _titled(panel, title, f"winograd-whole-{block + 1}-{place + 1}")
                     made = figure.figure(panel, colors, marked=DECISION)
@@ -198,17 +196,17 @@ def whole(found: Measured, head: str, colors: Palette) -> None:
                     figure.draw(made, f"winograd.whole.{block}.{place}", colors, said=said)
 
 
-def whole_panel(found: Measured, place: int, block: int, head: str) -> Panel:
+def whole_panel(found: Maps, place: int, block: int, head: str) -> Panel:
     """One head's weights, or the mean of all. shape: (T, S)"""
-    weights: Array = np.array(found["weights"][place][block], np.float32)
+    weights: Array = np.array(found.weights[place][block], np.float32)
     values = weights.mean(axis=0) if head == MEAN else weights[int(head) - 1]
-    names = labels(found["tokens"][place])
+    names = labels(found.tokens[place])
     return Panel("weights", values, names, names, ~np.tri(len(names), dtype=bool), "weight")
 
 
-def unmoved_table(found: Measured, head: str) -> "Styler":
+def unmoved_table(found: Maps, head: str) -> "Styler":
     """Block 1's raw scores and weights at the deciding position, key by key, before and after the change."""
-    words = [answer["adjective"] for answer in found["answers"]]
+    words = [answer.adjective for answer in found.answers]
     scores, weights = (_two(found, kind, words, head) for kind in ("scores", "weights"))
     figures, shown = [], []
     for key, name in enumerate(labels(_without_adjective(found))):
@@ -229,22 +227,22 @@ def unmoved_table(found: Measured, head: str) -> "Styler":
     )
 
 
-def _two(found: Measured, kind: str, words: Sequence[str], head: str) -> Array:
+def _two(found: Maps, kind: str, words: Sequence[str], head: str) -> Array:
     """Block 1's rows after two adjectives. shape: (2, S)"""
     rows: Array = np.array(
-        [found["unmoved"][kind][found["adjectives"].index(word)] for word in words], np.float64
+        [getattr(found.unmoved, kind)[found.adjectives.index(word)] for word in words], np.float64
     )
     return rows.mean(axis=1) if head == MEAN else rows[:, int(head) - 1]
 
 
-def unmoved_words(found: Measured) -> str:
+def unmoved_words(found: Maps) -> str:
     """What all adjectives agree on in block 1, and why they must."""
-    unmoved = found["unmoved"]
-    own = np.array(unmoved["own_weights"])
+    unmoved = found.unmoved
+    own = np.array(unmoved.own_weights)
     return (
-        f"Over all {len(found['adjectives'])} adjectives and all heads, block 1’s scores at every key but "
-        f"the adjective’s own differ by at most **{probes.tiny(unmoved['score_change'])}**, and the other "
-        f"weights, renormalised without it, by at most **{probes.tiny(unmoved['weight_change'])}**. The "
+        f"Over all {len(found.adjectives)} adjectives and all heads, block 1’s scores at every key but "
+        f"the adjective’s own differ by at most **{probes.tiny(unmoved.score_change)}**, and the other "
+        f"weights, renormalised without it, by at most **{probes.tiny(unmoved.weight_change)}**. The "
         f"adjective’s own key takes {number(float(own.min()), 3)} to {number(float(own.max()), 3)} of a "
         f"head’s weight.\n\n"
         f"It cannot be otherwise. A score is a query times a key. Block 1 makes the query of “the” at "

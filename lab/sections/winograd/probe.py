@@ -1,96 +1,64 @@
-"""Which trained model is looked into, at which two sentences, and what ``engine.probes.winograd`` finds."""
-
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+"""Which trained model is looked into, and at which two sentences."""
 
 import streamlit as st
 
-from engine.chapter import reference
-from engine.chapter.language_variants import ONE_BLOCK, TWO_BLOCKS
 from engine.data.languages.winograd import ANSWER, TEMPLATE, Sentence, Winograd
-from engine.system.numbers import whole_number
-from lab import probes
+from engine.probes.results.winograd import Pair
+from lab import weights
 from lab.bench.sweep import Sweep
 from lab.sections.winograd.parts import BLOCKS
 from lab.sections.winograd.setup import Choice, in_options
 from lab.settings import Settings, one_of
+from lab.weights import SHIPPED, Weights
 from lab.words import plain
 
-MODULE = "engine.probes.winograd"
-MODELS = {made.id: made.short.capitalize() for made in (TWO_BLOCKS, ONE_BLOCK)}
+MODELS = {"two-blocks": "Two blocks", "one-block": "One block"}
 NAMES = ("model", "look", "x", "y", "a", "b")
 TYPED = "winograd.typed"
 
-Measured = dict[str, Any]
+
+def lacks(pair: Pair) -> str:
+    """What is wrong with two sentences; empty when nothing is."""
+    one, other = pair.adjectives
+    if pair.first == pair.second:
+        return f"Both nouns are {pair.first!r}; choose two that differ."
+    return f"Both adjectives are {one!r}; choose two that differ." if one == other else ""
 
 
-@dataclass(frozen=True)
-class Looked:
-    """A model whose inside is shown: the checkpoint, whose it is, and the seed of its split."""
-
-    path: Path
-    whose: str
-    seed: int
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The two sentences: who crosses what, and the two adjectives."""
-
-    x: str
-    y: str
-    a: str
-    b: str
-
-    @property
-    def lacks(self) -> str:
-        """What is wrong with it; empty when nothing is."""
-        if self.x == self.y:
-            return f"Both nouns are {self.x!r}; choose two that differ."
-        return f"Both adjectives are {self.a!r}; choose two that differ." if self.a == self.b else ""
-
-    def said(self, adjective: str) -> str:
-        """The sentence up to the place where the answer is due."""
-        filled = {"{x}": self.x, "{y}": self.y, "{adj}": adjective}
-        return " ".join(filled.get(word, word) for word in TEMPLATE[:ANSWER])
-
-
-def trained(sweep: Sweep, variant: str) -> dict[int, Looked]:
+def trained(sweep: Sweep, variant: str) -> dict[int, Weights]:
     """The reader's models of that kind, by seed."""
-    found = {}
-    for digest, run in sweep.measured.items():
-        path = sweep.store.directory(run.id) / "checkpoint.safetensors"
-        if sweep.wanted[digest].variant == variant and run.state == "done" and path.exists():
-            whose = f"yours, run #{run.id}, {run.spec.budget.steps:,} steps, seed {run.spec.seed}"
-            found[run.spec.seed] = Looked(path, whose, run.spec.seed)
-    return found
+    runs = (run for digest, run in sweep.measured.items() if sweep.wanted[digest].variant == variant)
+    return {found.seed: found for run in runs if (found := weights.of_run(run))}
 
 
-def shipped(choice: Choice, variant: str) -> dict[int, Looked]:
+def shipped(choice: Choice, variant: str) -> dict[int, Weights]:
     """The shipped model of that kind, where the language is one that models are shipped for."""
-    path = reference.weights(choice.experiment.id, variant) if choice.as_the_chapter else None
-    seed = choice.experiment.seeds[0]
-    return {seed: Looked(path, f"shipped, seed {seed}", seed)} if path else {}
+    found = weights.shipped(choice.experiment.id, variant) if choice.as_the_chapter else None
+    return {found.seed: found} if found else {}
 
 
-def models(sweep: Sweep, choice: Choice, variant: str) -> dict[int, Looked]:
-    """What can be looked into, by seed: what this reader trained, else what is shipped."""
-    return trained(sweep, variant) or shipped(choice, variant)
+def usual(sweep: Sweep, choice: Choice, variant: str) -> str:
+    """Whose models are looked into unless the reader says otherwise."""
+    return weights.usual(shipped(choice, variant), list(trained(sweep, variant).values()))
 
 
-def choose(settings: Settings, sweep: Sweep, choice: Choice) -> tuple[str, Looked | None, Pair | None]:
+def models(settings: Settings, sweep: Sweep, choice: Choice, variant: str) -> dict[int, Weights]:
+    """What can be looked into, by seed, as the switch says."""
+    ours = weights.switched(settings.key("look"), usual(sweep, choice, variant)) == SHIPPED
+    return shipped(choice, variant) if ours else trained(sweep, variant)
+
+
+def choose(settings: Settings, sweep: Sweep, choice: Choice) -> tuple[str, Weights | None, Pair | None]:
     """The kind of model, the model of it, and the sentences, as the reader chose them."""
     variant = settings.seed("model", one_of("model", tuple(MODELS)), BLOCKS[-1])
-    found = models(sweep, choice, variant)
+    found = models(settings, sweep, choice, variant)
     seeds = tuple(map(str, found))
     look = settings.seed("look", str, seeds[0] if seeds else "0")
     if seeds and look not in seeds:
         st.session_state[settings.key("look")] = look = seeds[0]
         st.query_params["look"] = look
     pair = _pair(settings, choice.language) if choice.language else None
-    seed = whole_number(look)
-    return variant, None if seed is None else found.get(seed), pair
+    return variant, found.get(int(look)) if look in seeds else None, pair
 
 
 def _pair(settings: Settings, language: Winograd) -> Pair:
@@ -99,8 +67,10 @@ def _pair(settings: Settings, language: Winograd) -> Pair:
     return Pair(
         in_options(settings, "x", language.nouns, language.nouns[0]),
         in_options(settings, "y", seconds, second),
-        in_options(settings, "a", language.adjectives, language.crosser[0]),
-        in_options(settings, "b", language.adjectives, language.crossed[0]),
+        (
+            in_options(settings, "a", language.adjectives, language.crosser[0]),
+            in_options(settings, "b", language.adjectives, language.crossed[0]),
+        ),
     )
 
 
@@ -113,7 +83,8 @@ def row(settings: Settings, sweep: Sweep, choice: Choice, variant: str) -> None:
         st.segmented_control(
             "Model", list(MODELS), format_func=MODELS.__getitem__, key=settings.key("model"), required=True
         )
-        seeds = list(map(str, models(sweep, choice, variant)))
+        weights.switch(settings.key("look"), usual(sweep, choice, variant))
+        seeds = list(map(str, models(settings, sweep, choice, variant)))
         if len(seeds) > 1:
             st.selectbox("Seed", seeds, key=settings.key("look"), width=90)
         for name, label, words in (
@@ -159,11 +130,3 @@ def _read(text: str, language: Winograd) -> Sentence:
     adjective = TEMPLATE.index("{adj}") + 1
     tail = TEMPLATE[adjective:ANSWER]
     return language.read(" ".join([*words, *tail]) if len(words) == adjective else text)
-
-
-def measure(what: str, looked: Looked, language: Winograd, pair: Pair | None, *more: str) -> Measured:
-    """What the probe finds. Raises ValueError: when it cannot; the message says why."""
-    given = ["--weights", str(looked.path), "--language", language.to_json(), "--seed", str(looked.seed)]
-    if pair:
-        given += ["--first", pair.x, "--second", pair.y, "--adjectives", f"{pair.a},{pair.b}"]
-    return probes.measured(MODULE, what, *given, *more)

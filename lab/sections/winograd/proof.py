@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import numpy as np
 
+from engine.circuits.results import Roles, Verdict
+from engine.probes.results.winograd import Attributed, Proof
 from lab import probes
 from lab.bench import tables
 from lab.charts.axes import BARE, COLOR, GRAY, INK, hover, note, rows, x_axis
@@ -18,7 +20,6 @@ from lab.charts.maps.panel import Panel, labels
 from lab.charts.maps.sentences import number
 from lab.sections.winograd.graph import SETS, SHORT, roles_of
 from lab.sections.winograd.parts import BLOCK_GUESSES, share
-from lab.sections.winograd.probe import Measured
 from lab.words import plain, quantity, signed
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ TWO_HOPS = "carry, then read"
 READS = {"first": "block 1: decision sees adjective", "second": "block 2: decision sees adjective"}
 
 
-def ablation_chart(found: Measured) -> Spec:
+def ablation_chart(found: Roles) -> Spec:
     """Accuracy that is left without each head: a ring for zero, a dot for its mean."""
     roles = roles_of(found, SHORT)
     marks = [
-        {"head": f"{role['block'] + 1}.{role['head'] + 1}", "slot": slot, "accuracy": role[how]["accuracy"],
-         "kind": how, "role": roles.get((role["block"], role["head"]), "")}
-        for role in found["heads"]
+        {"head": f"{role.block + 1}.{role.head + 1}", "slot": slot, "accuracy": getattr(role, how).accuracy,
+         "kind": how, "role": roles.get((role.block, role.head), "")}
+        for role in found.heads
         for how, slot in (("zero", "gray"), ("mean", "ink"))
     ]  # fmt: skip
     names = tuple(row["head"] for row in marks if row["kind"] == "mean")
@@ -68,18 +69,18 @@ def _heads(names: tuple[str, ...]) -> Spec:
     )
 
 
-def ablation_table(found: Measured) -> "Styler":
+def ablation_table(found: Roles) -> "Styler":
     """Every head: where it looks on average, what it adds by itself, what is left without it."""
     figures, shown = [], []
     roles = roles_of(found)
-    for one in found["heads"]:
-        weights = [one["weights"].get(name, 0.0) for name in ("first noun", "second noun", "adjective")]
-        left = (one["zero"]["accuracy"], one["mean"]["accuracy"])
+    for one in found.heads:
+        weights = [one.weights.get(name, 0.0) for name in ("first noun", "second noun", "adjective")]
+        left = (one.zero.accuracy, one.mean.accuracy)
         figures.append((*weights, *left))
-        head = f"{one['block'] + 1}.{one['head'] + 1}"
+        head = f"{one.block + 1}.{one.head + 1}"
         shown.append(
             (
-                f"**{head}** :gray[{roles.get((one['block'], one['head']), '')}]",
+                f"**{head}** :gray[{roles.get((one.block, one.head), '')}]",
                 *(number(weight) for weight in weights),
                 share(left[0]),
                 f"**{share(left[1])}**",
@@ -88,54 +89,54 @@ def ablation_table(found: Measured) -> "Styler":
     return tables.cells(("head", "on x", "on y", "on adj.", "to zero", "to mean"), figures, shown)
 
 
-def sets_table(found: Measured) -> "Styler":
+def sets_table(found: Roles) -> "Styler":
     """The sets of heads that the graph names, each ablated as a whole."""
     figures, shown = [], []
     for name, words in SETS.items():
-        heads = ", ".join(f"{block + 1}.{head + 1}" for block, head in found[name]["heads"])
-        zero, mean = (found[name][how]["accuracy"] for how in ("zero", "mean"))
-        wrong = found[name]["mean"]["wrong"]
+        heads = ", ".join(f"{block + 1}.{head + 1}" for block, head in getattr(found, name).heads)
+        zero, mean = (getattr(getattr(found, name), how).accuracy for how in ("zero", "mean"))
+        wrong = getattr(found, name).mean.wrong
         figures.append((zero, mean, wrong))
         cells = (share(zero), f"**{share(mean)}**", share(wrong)) if heads else (":gray[–]",) * 3
         shown.append((f"{words}: {heads or 'no head'}", *cells))
     return tables.cells(("heads", "right, to zero", "right, to mean", "wrong noun"), figures, shown)
 
 
-def sets_words(found: Measured) -> str:
+def sets_words(found: Roles) -> str:
     """Whether the sets are what their names say, by the numbers."""
-    left = {name: found[name]["mean"]["accuracy"] for name in SETS}
+    left = {name: getattr(found, name).mean.accuracy for name in SETS}
     carriers, readers, rest = (
-        len(found[name]["heads"]) for name in ("noun_carriers", "adjective_readers", "rest")
+        len(getattr(found, name).heads) for name in ("noun_carriers", "adjective_readers", "rest")
     )
-    if found["holds"]:
+    if found.holds:
         return (
             f"The sets hold: without the {carriers} that carry a noun {share(left['noun_carriers'])} are "
             f"right, without the {readers} that read the adjective {share(left['adjective_readers'])}, and "
             f"without the {rest} others {share(left['rest'])}. Ablated to means."
         )
     why = []
-    if found["clean"]["accuracy"] < WHOLE:
-        why.append(f"the whole model is right in {share(found['clean']['accuracy'])} only")
+    if found.clean.accuracy < WHOLE:
+        why.append(f"the whole model is right in {share(found.clean.accuracy)} only")
     if left["noun_carriers"] >= GONE:
         why.append(f"without the noun carriers {share(left['noun_carriers'])} are still right")
     if left["adjective_readers"] >= GONE:
         why.append(f"without the adjective readers {share(left['adjective_readers'])} are still right")
-    if found["helpers"]["heads"]:
+    if found.helpers.heads:
         why.append("heads without a look that counts are needed all the same")
     if left["rest"] < WHOLE:
         why.append(f"without the others only {share(left['rest'])} are right")
     return f"The sets do not hold in this model: {'; '.join(why) or 'a condition fails'}."
 
 
-def residual_panel(found: Measured) -> Panel:
+def residual_panel(found: Proof) -> Panel:
     """The share that each position of the stream restores. shape: (R, T)"""
-    patching = found["patching"]
-    words = [a if a == b else "adj." for a, b in zip(*found["tokens"], strict=True)]
-    values = np.array(patching["residual"], np.float32)
+    patching = found.patching
+    words = [a if a == b else "adj." for a, b in zip(*found.tokens, strict=True)]
+    values = np.array(patching.residual, np.float32)
     return Panel(
         "scores",
         values,
-        tuple(patching["boundaries"]),
+        tuple(patching.boundaries),
         labels(words),
         value_name="restored",
         down="stream after",
@@ -143,17 +144,17 @@ def residual_panel(found: Measured) -> Panel:
     )
 
 
-def heads_panel(found: Measured) -> Panel:
+def heads_panel(found: Proof) -> Panel:
     """The share that each head's output restores. shape: (L, H)"""
-    values = np.array(found["patching"]["heads"], np.float32)
+    values = np.array(found.patching.heads, np.float32)
     blocks = tuple(f"block {block + 1}" for block in range(len(values)))
     names = tuple(f"head {head + 1}" for head in range(values.shape[1]))
     return Panel("scores", values, blocks, names, None, "restored", {}, "block", "head")
 
 
-def patching_words(found: Measured, a: str, b: str) -> str:
+def patching_words(found: Proof, a: str, b: str) -> str:
     """Where the adjective's news is, boundary by boundary, and the two identities."""
-    patching = found["patching"]
+    patching = found.patching
     panel = residual_panel(found)
     where = []
     for name, row in zip(panel.rows, panel.values, strict=True):
@@ -162,38 +163,37 @@ def patching_words(found: Measured, a: str, b: str) -> str:
     heads = heads_panel(found)
     block, head = divmod(int(np.abs(heads.values).argmax()), heads.values.shape[1])
     return (
-        f"{patching['count']} pairs of sentences, “too {plain(b)}” with values of “too {plain(a)}” put in. "
-        f"The logit difference is {number(patching['clean'])} in the one and "
-        f"{number(patching['corrupted'])} in the other. Most comes back {'; '.join(where)}. Of single heads "
+        f"{found.count} pairs of sentences, “too {plain(b)}” with values of “too {plain(a)}” put in. "
+        f"The logit difference is {number(patching.clean)} in the one and "
+        f"{number(patching.corrupted)} in the other. Most comes back {'; '.join(where)}. Of single heads "
         f"{block + 1}.{head + 1} does most, {share(float(heads.values[block, head]), 0)}. Patching nothing "
-        f"restores {share(patching['nothing'])}, everything {share(patching['everything'])}."
+        f"restores {share(found.nothing)}, everything {share(found.everything)}."
     )
 
 
-def lens_table(found: Measured) -> "Styler":
+def lens_table(found: Proof) -> "Styler":
     """What the model would answer if its stream ended at each boundary."""
     figures, shown = [], []
-    for at, one in enumerate(found["lens"]):
-        score = one["score"]
-        figures.append((score["accuracy"], score["wrong"], score["logit_difference"], None, None))
+    for at, one in enumerate(found.lens):
+        score = one.score
+        figures.append((score.accuracy, score.wrong, score.logit_difference, None, None))
         words = [
-            f"{plain(read[at]['words'][0])} :gray[{quantity(read[at]['shares'][0], 2)}]"
-            for read in found["readings"]
+            f"{plain(read[at].words[0])} :gray[{quantity(read[at].shares[0], 2)}]" for read in found.readings
         ]
-        numbers = (share(score["accuracy"]), share(score["wrong"]), number(score["logit_difference"]))
-        shown.append((plain(one["boundary"]), *numbers, *words))
+        numbers = (share(score.accuracy), share(score.wrong), number(score.logit_difference))
+        shown.append((plain(one.boundary), *numbers, *words))
     columns = ("stream ends after", "right", "wrong noun", "logit diff.", "first says", "second says")
     return tables.cells(columns, figures, shown)
 
 
-def attribution_chart(found: Measured) -> Spec:
+def attribution_chart(found: Proof) -> Spec:
     """What every part writes of the logit difference, a bar a sentence's adjective."""
-    bars = [
-        {"part": name, "logits": value, "adjective": one["adjective"], "slot": slot}
-        for one, slot in zip(found["attribution"], ("ink", "gray"), strict=False)
+    bars: list[dict[str, Any]] = [
+        {"part": name, "logits": value, "adjective": one.adjective, "slot": slot}
+        for one, slot in zip(found.attribution, ("ink", "gray"), strict=False)
         for name, value in _parts(one)
     ]
-    names = tuple(name for name, _ in _parts(found["attribution"][0]))
+    names = tuple(name for name, _ in _parts(found.attribution[0]))
     return fed(_bars(names, max(1.0, *(abs(bar["logits"]) for bar in bars))), parts=bars)
 
 
@@ -217,26 +217,27 @@ def _bars(names: tuple[str, ...], most: float) -> Spec:
     )  # fmt: skip
 
 
-def _parts(one: Measured) -> list[tuple[str, float]]:
-    found = [("token and position", one["embedding"])]
-    for block, heads in enumerate(one["heads"]):
+def _parts(attributed: Attributed) -> list[tuple[str, float]]:
+    one = attributed.parts
+    found = [("token and position", one.embedding)]
+    for block, heads in enumerate(one.heads):
         found += [(f"head {block + 1}.{head + 1}", value) for head, value in enumerate(heads)]
-        found.append((f"bias of W_O, block {block + 1}", one["output_biases"][block]))
-        found.append((f"feed-forward, block {block + 1}", one["feed_forwards"][block]))
-    return [*found, ("biases of norms and unembedding", one["rest"])]
+        found.append((f"bias of W_O, block {block + 1}", one.output_biases[block]))
+        found.append((f"feed-forward, block {block + 1}", one.feed_forwards[block]))
+    return [*found, ("biases of norms and unembedding", one.rest)]
 
 
-def attribution_words(found: Measured) -> str:
+def attribution_words(found: Proof) -> str:
     """The sums, and the largest parts."""
     said = []
-    for one in found["attribution"]:
-        gap = abs(one["total"] - one["logit_difference"])
+    for one in found.attribution:
+        gap = abs(one.total - one.parts.logit_difference)
         best = sorted(_parts(one), key=lambda part: -part[1])[:3]
         listed = ", ".join(f"{plain(name)} {signed(value, number_or_dash)}" for name, value in best)
         verdict = "" if gap < EXACT else " :red[which is not rounding]"
         said.append(
-            f"“too {plain(one['adjective'])}”: the parts sum to {number(one['total'], 4)}, the logit "
-            f"difference is {number(one['logit_difference'], 4)}, {probes.tiny(gap)} apart{verdict}. "
+            f"“too {plain(one.adjective)}”: the parts sum to {number(one.total, 4)}, the logit "
+            f"difference is {number(one.parts.logit_difference, 4)}, {probes.tiny(gap)} apart{verdict}. "
             f"Largest: {listed}."
         )
     return "  \n".join(said)
@@ -247,31 +248,31 @@ def number_or_dash(value: float | None) -> str:
     return "–" if value is None else number(value)
 
 
-def route_table(route: Measured) -> "Styler":
+def route_table(route: Verdict) -> "Styler":
     """What is left when each way to look is cut in a whole block, by which noun is the answer."""
     figures, shown = [], []
-    for cut in [route["clean"], *route["cuts"]]:
-        kinds = [cut["by_answer"].get(name) for name in ("first noun", "second noun")]
-        figures.append((cut["accuracy"], *kinds))
-        lost = bool(cut["channels"]) and cut["accuracy"] < GONE
-        left = f":red[{share(cut['accuracy'])}]" if lost else f"**{share(cut['accuracy'])}**"
-        shown.append((plain(", ".join(cut["channels"]) or "nothing cut"), left, *map(share, kinds)))
+    for cut in [route.clean, *route.cuts]:
+        kinds = [cut.by_answer.get(name) for name in ("first noun", "second noun")]
+        figures.append((cut.accuracy, *kinds))
+        lost = bool(cut.channels) and cut.accuracy < GONE
+        left = f":red[{share(cut.accuracy)}]" if lost else f"**{share(cut.accuracy)}**"
+        shown.append((plain(", ".join(cut.channels) or "nothing cut"), left, *map(share, kinds)))
     return tables.cells(("cut", "right", "x is right", "y is right"), figures, shown)
 
 
-def alone_table(route: Measured) -> "Styler":
+def alone_table(route: Verdict) -> "Styler":
     """Every route: what is left when one of its looks is cut, and what it does alone."""
     figures, shown = [], []
-    for one in route["routes"]:
-        figures.append((one["needed"], one["alone"]["accuracy"], None))
-        taken = "**taken**" if one["taken"] else ":gray[no]"
-        shown.append((plain(one["name"]), share(one["needed"]), share(one["alone"]["accuracy"]), taken))
+    for one in route.routes:
+        figures.append((one.needed, one.alone.accuracy, None))
+        taken = "**taken**" if one.taken else ":gray[no]"
+        shown.append((plain(one.name), share(one.needed), share(one.alone.accuracy), taken))
     return tables.cells(("route", "without one look", "by itself", ""), figures, shown)
 
 
-def route_words(route: Measured, guess: str | None) -> str:
+def route_words(route: Verdict, guess: str | None) -> str:
     """Which route this model took, by which numbers, and what was guessed."""
-    name, cuts = route["route"], {cut["channels"][0]: cut["accuracy"] for cut in route["cuts"]}
+    name, cuts = route.route, {cut.channels[0]: cut.accuracy for cut in route.cuts}
     lost = [f"{plain(channel)} ({share(left)} left)" for channel, left in cuts.items() if left < GONE]
     read = {block: cuts[channel] for block, channel in READS.items()}
     found = [block for block, left in read.items() if left < GONE]
@@ -291,11 +292,11 @@ def route_words(route: Measured, guess: str | None) -> str:
     return " ".join(filter(None, sentences))
 
 
-def csv_rows(found: Measured) -> list[tuple[Any, ...]]:
+def csv_rows(found: Roles) -> list[tuple[Any, ...]]:
     """Ablated heads, for a file."""
     rows: list[tuple[Any, ...]] = [("block", "head", "role", "zero_accuracy", "mean_accuracy")]
     roles = roles_of(found)
-    for one in found["heads"]:
-        at = one["block"], one["head"]
-        rows.append((*at, roles.get(at, ""), one["zero"]["accuracy"], one["mean"]["accuracy"]))
+    for one in found.heads:
+        at = one.block, one.head
+        rows.append((*at, roles.get(at, ""), one.zero.accuracy, one.mean.accuracy))
     return rows

@@ -2,37 +2,41 @@
 
 import streamlit as st
 
+from engine.circuits.results import Roles
+from engine.probes.registry import CIRCUIT, PROOF
+from engine.probes.results.winograd import Proof
 from lab.bench import training
 from lab.charts import drawing
 from lab.charts.maps import figure, strip
 from lab.sections.winograd import proof
 from lab.sections.winograd.inside import Inside, table
-from lab.sections.winograd.probe import Measured
 from lab.shell import export, frame
 from lab.words import plain
 
 
-def show(inside: Inside, circuit: Measured | None) -> None:
-    """All of it. circuit: with its heads ablated, once it was found."""
+def show(inside: Inside) -> None:
+    """All of it, of the model and sentences that were set when the button was pressed."""
     st.header("Proof", anchor=False)
     st.markdown(
         "A map is a picture. These are interventions: take a head away, put a value of the other sentence "
         "in, read the stream early, add up what each part wrote.",
         width=frame.MEASURE,
     )
-    found = inside.ask("proof", "Prove it", "proof")
-    if circuit:
-        _ablation(circuit)
-    elif found:
-        st.markdown(":small[:gray[Heads are ablated with “Find the circuit” above.]]")
-    if found:
-        _patching(inside, found)
-        _lens(found)
-        _attribution(found)
-        _route(inside, found)
+    if not inside.ready():
+        return
+    found = inside.pressed("proof", "Prove it", PROOF, **inside.subject, pair=inside.pair)
+    inside.whose()
+    if found is None:
+        return
+    if circuit := inside.find(CIRCUIT, **inside.subject):
+        _ablation(circuit.roles)
+    _patching(inside, found)
+    _lens(found)
+    _attribution(found)
+    _route(inside, found)
 
 
-def _ablation(circuit: Measured) -> None:
+def _ablation(circuit: Roles) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader("Without a head", anchor=False, width="stretch")
         with st.popover("Export", type="tertiary", key="export.winograd.heads"):
@@ -54,8 +58,8 @@ def _ablation(circuit: Measured) -> None:
         table(proof.sets_table(circuit))
 
 
-def _patching(inside: Inside, found: Measured) -> None:
-    assert inside.pair is not None  # it was measured
+def _patching(inside: Inside, found: Proof) -> None:
+    a, b = (one.adjective for one in found.attribution)
     st.subheader("Patched from the other sentence", anchor=False)
     st.markdown(
         "Restored logit difference: 0 as in the sentence with the second adjective, 1 as with the first.",
@@ -71,36 +75,36 @@ def _patching(inside: Inside, found: Measured) -> None:
             with st.container(width=training.HALF):
                 made = figure.figure(panel, inside.colors, limit=1.0, width=training.HALF)
                 figure.draw(made, f"winograd.patch.{name}", inside.colors, said=f"restored, {name}")
-    st.markdown(proof.patching_words(found, inside.pair.a, inside.pair.b), width=frame.MEASURE)
+    st.markdown(proof.patching_words(found, a, b), width=frame.MEASURE)
 
 
-def _lens(found: Measured) -> None:
+def _lens(found: Proof) -> None:
     st.subheader("If the stream ended here", anchor=False)
     with st.container(width=training.TABLE_WIDTH):
         table(proof.lens_table(found))
         st.caption("Final norm and unembedding at every boundary of the deciding position: the logit lens.")
 
 
-def _attribution(found: Measured) -> None:
+def _attribution(found: Proof) -> None:
     st.subheader("Who wrote the difference", anchor=False)
     with st.container(key="figure-attribution", width=training.TABLE_WIDTH):
         drawing.draw(proof.attribution_chart(found), key="winograd.attribution")
-        a, b = (plain(one["adjective"]) for one in found["attribution"])
+        a, b = (plain(one.adjective) for one in found.attribution)
         st.caption(f"Upper bar: too {a}. Lower, grey: too {b}. Held-out sentences with that adjective.")
     st.markdown(proof.attribution_words(found), width=frame.MEASURE)
 
 
-def _route(inside: Inside, found: Measured) -> None:
+def _route(inside: Inside, found: Proof) -> None:
     st.subheader("Which route it took", anchor=False)
-    if found["route"] is None:
+    if found.route is None:
         st.markdown("One block has no second hop, so there is no route to tell.")
         return
     guess = st.session_state[inside.settings.key("read")]
-    st.markdown(proof.route_words(found["route"], guess), width=frame.MEASURE)
+    st.markdown(proof.route_words(found.route, guess), width=frame.MEASURE)
     with st.container(horizontal=True, gap="medium", key="results-route"):
         for styler in (
-            proof.route_table(found["route"]),
-            proof.alone_table(found["route"]),
+            proof.route_table(found.route),
+            proof.alone_table(found.route),
         ):
             with st.container(width=training.HALF):
                 table(styler)

@@ -1,14 +1,18 @@
 """What is shown of a model from inside: two sentences side by side, block 1, the circuit, cuts."""
 
+from typing import Any
+
 import streamlit as st
 
+from engine.circuits.results import Edge, Head
 from engine.data.languages.winograd import CLOSED, DECISION
-from lab import probes
+from engine.probes.registry import ABLATED, CIRCUIT, CUT, EFFECTS, MAPS
+from engine.probes.results.winograd import Maps
 from lab.bench import training
 from lab.sections.winograd import graph, maps
+from lab.sections.winograd.graph import Graph
 from lab.sections.winograd.inside import Inside, table
 from lab.sections.winograd.parts import share
-from lab.sections.winograd.probe import Measured
 from lab.shell import export, frame
 from lab.words import plain
 
@@ -23,16 +27,18 @@ CHAPTERS_MAPS = (
 )
 
 
-def two_sentences(inside: Inside) -> Measured | None:
+def two_sentences(inside: Inside) -> Maps | None:
     """Paired maps and the grid of all adjectives."""
-    found = inside.ask("maps", "Show both", "maps")
+    inside.settings.again("head")
+    found = inside.find(MAPS, **inside.subject, pair=inside.pair) if inside.ready() else None
+    inside.whose()
     if found:
         maps.both(found, inside.colors)
         if inside.choice.language == CLOSED and inside.blocks == 2:
             st.caption(CHAPTERS_MAPS)
         with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-head"):
             st.markdown(
-                f"**All {len(found['adjectives'])} adjectives** :gray[mean of {found['grid_count']} held-out "
+                f"**All {len(found.adjectives)} adjectives** :gray[mean of {found.grid_count} held-out "
                 "sentences]",
                 width="stretch",
             )
@@ -43,7 +49,7 @@ def two_sentences(inside: Inside) -> Measured | None:
     return found
 
 
-def block_one(inside: Inside, found: Measured | None) -> None:
+def block_one(inside: Inside, found: Maps | None) -> None:
     """The scores that cannot move. found: the maps."""
     st.header("Why block 1 cannot know", anchor=False)
     st.markdown(
@@ -51,7 +57,7 @@ def block_one(inside: Inside, found: Measured | None) -> None:
         width=frame.MEASURE,
     )
     if found is None:
-        st.markdown(":small[:gray[Press “Show both” above: these numbers come with the maps.]]")
+        st.markdown(":small[:gray[These numbers come with the maps above.]]")
         return
     head = inside.state("head")
     with st.container(horizontal=True, gap="medium"):
@@ -62,8 +68,8 @@ def block_one(inside: Inside, found: Measured | None) -> None:
             st.markdown(maps.unmoved_words(found))
 
 
-def cut(inside: Inside) -> Measured | None:
-    """The circuit as a graph; one edge cut. Returns the circuit."""
+def cut(inside: Inside) -> None:
+    """The circuit as a graph; one edge cut."""
     st.header("Cut one edge", anchor=False)
     st.markdown(
         "Below the words, above them each block’s heads; a line is a look, as wide as its weight, and in ink "
@@ -71,16 +77,16 @@ def cut(inside: Inside) -> Measured | None:
         "rest of that row renormalised.",
         width=frame.MEASURE,
     )
-    circuit = inside.ask("circuit", "Find the circuit", "circuit")
-    if circuit:
-        said = st.empty()
-        if effects := inside.find(said, True, "effects"):
-            said.empty()
-            _graph(inside, graph.joined(circuit, effects))
-    return circuit
+    inside.settings.again("edge")
+    if not inside.ready():
+        return
+    circuit = inside.pressed("circuit", "Find the circuit", CIRCUIT, **inside.subject)
+    inside.whose()
+    if circuit and (effects := inside.find(EFFECTS, **inside.subject, pair=inside.pair)):
+        _graph(inside, graph.joined(circuit, effects))
 
 
-def _graph(inside: Inside, found: Measured) -> None:
+def _graph(inside: Inside, found: Graph) -> None:
     each, key = graph.looks(found), inside.settings.key("edge")
     if (wanted := inside.state("edge")) not in each:
         if wanted:
@@ -105,32 +111,34 @@ def _graph(inside: Inside, found: Measured) -> None:
     )
     st.markdown(graph.cut_words(chosen, found), width=training.TABLE_WIDTH)
     with st.container(key="results-cut", width=training.TABLE_WIDTH):
-        table(graph.answers_table(found["answers"], chosen.measured["answers"]))
+        table(graph.answers_table(found.answers, chosen.answers))
 
 
 def cut_any(inside: Inside) -> None:
     """Any edge by its places, or a whole head."""
     st.subheader("Any edge, or a whole head", anchor=False)
+    inside.settings.again("how", "block", "of", "query", "key")
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-any"):
         _what_to_take_out(inside)
-        asked = probes.button("Take it out", inside.settings.key("any"))
-    said = st.empty()
-    how, head = inside.state("how"), inside.state("of")
-    at = f"{int(inside.state('block')) - 1}:{head if head == ALL else int(head) - 1}"
-    if how == "edge":
-        edge = f"{inside.state('query')}:{inside.state('key')}:{at}"
-        found = inside.find(said, asked, "cut", "--edge", edge)
+    if not inside.ready():
+        return
+    how, head, block = inside.state("how"), inside.state("of"), int(inside.state("block")) - 1
+    of = None if head == ALL else int(head) - 1
+    asked: dict[str, Any] = {**inside.subject, "pair": inside.pair}
+    if of is None or how == "edge":
+        edge = Edge(int(inside.state("query")), int(inside.state("key")), block, of)
+        found = inside.find(CUT, **asked, edges=[edge])
     else:
-        found = inside.find(said, asked, "ablated", "--head", at, "--how", how)
+        found = inside.find(ABLATED, **asked, heads=[Head(block, of)], how=how)
     if found:
-        before, after = found["before"], found["after"]
+        before, after = found.before, found.after
         st.markdown(
-            f"Of {before['count']} held-out sentences {share(before['accuracy'])} were right and "
-            f"**{share(after['accuracy'])}** still are; {share(after['wrong'])} name the wrong noun of the "
+            f"Of {before.count} held-out sentences {share(before.accuracy)} were right and "
+            f"**{share(after.accuracy)}** still are; {share(after.wrong)} name the wrong noun of the "
             "pair."
         )
         with st.container(key="results-any", width=training.TABLE_WIDTH):
-            table(graph.answers_table(found["answers"], found["changed"]))
+            table(graph.answers_table(found.answers, found.changed))
 
 
 def _what_to_take_out(inside: Inside) -> None:

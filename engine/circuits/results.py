@@ -1,0 +1,228 @@
+"""What is found in a model, as values. Imports no torch, so that whoever shows them need not either.
+
+Heads, blocks, positions and boundaries are counted from 0.
+Shapes: R boundaries of the residual stream, T query position, S key position, H heads, L blocks.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Head(NamedTuple):
+    """Which head of which block."""
+
+    block: int
+    head: int
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One look: from a query's position to a key's, in one block, by one head or (None) by all of them."""
+
+    query: int
+    key: int
+    block: int
+    head: int | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """How some questions are answered.
+
+    accuracy, wrong, other: shares whose likeliest token is the answer, the other of the pair, neither.
+    logit_difference: logit of the answer less that of the other, mean.
+    """
+
+    accuracy: float
+    wrong: float
+    other: float
+    logit_difference: float
+    count: int
+
+
+@dataclass(frozen=True)
+class HeadLook:
+    """One edge of the circuit's graph: a head, at a group of queries, looks at the words of a name.
+
+    weight: mean weight, of the query and the kind of sentence that has most.
+    cost: share of the logit difference lost when this head cannot look there, for the answer that loses more.
+    score: the answers then. part: whether weight and cost reach ``WEIGHT`` and ``COST``.
+    """
+
+    block: int
+    head: int
+    query: str
+    key: str
+    weight: float
+    cost: float
+    score: Score
+    part: bool
+
+
+@dataclass(frozen=True)
+class HeadRole:
+    """One head at the decision.
+
+    weights: mean weight on the positions of each name. moved: the largest total variation between its mean
+    rows for two adjectives, 0 to 1. direct: what it adds to the logit difference by itself, in logits, where
+    the answer is the first noun and where it is the second. zero, mean: the answers with it ablated.
+    """
+
+    block: int
+    head: int
+    weights: dict[str, float]
+    moved: float
+    direct: dict[str, float]
+    zero: Score
+    mean: Score
+
+
+@dataclass(frozen=True)
+class HeadSet:
+    """Some heads, and the answers with all of them ablated to zero and to their means."""
+
+    heads: list[Head]
+    zero: Score
+    mean: Score
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What each head does in one model, all of it measured on the same questions.
+
+    looks: the edges of the graph. noun_carriers, adjective_readers: heads with a look at a noun, or at the
+    adjective, that is part of the circuit; a head may be both. helpers: heads without a role that are needed
+    all the same for ``KEPT`` (for that share of the accuracy, where the model does not reach it), the
+    costliest first. rest: all others.
+    holds: the whole model reaches ``KEPT``, either set ablated leaves less than ``DROPPED``, there are no
+    helpers, and the rest ablated leaves ``KEPT``. Ablated to means.
+    """
+
+    clean: Score
+    heads: list[HeadRole]
+    looks: list[HeadLook]
+    noun_carriers: HeadSet
+    adjective_readers: HeadSet
+    helpers: HeadSet
+    rest: HeadSet
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The accuracy that remains without some channels, and by which noun is the answer."""
+
+    channels: list[str]
+    accuracy: float
+    by_answer: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way. needed: the highest accuracy that is left when one of its channels is cut.
+
+    alone: what is left when every channel but its own is cut. taken: by ``DROPPED``, as the module says.
+    """
+
+    name: str
+    channels: list[str]
+    needed: float
+    alone: Cut
+    taken: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The route that a model took, with all the numbers that decided it.
+
+    route: the one of ``ROUTES`` that was taken; else "several, each enough" when two or more reach ``KEPT``
+    alone; else "mixed" when the answer needs a look at the nouns and one at the adjective; else "none found".
+    cuts: every channel cut by itself.
+    """
+
+    route: str
+    clean: Cut
+    cuts: list[Cut]
+    routes: list[Route]
+
+
+@dataclass(frozen=True)
+class Patched:
+    """The share of the logit difference that each patch restores: 0 as nothing does, 1 as everything does.
+
+    boundaries: names of the residual stream's places, R of them. residual: R rows of T. heads: L rows of H.
+    feed_forwards: L, empty for a model without. A share may lie below 0 or above 1.
+    clean, corrupted: the logit differences, answer of the clean sentence less the other, mean over pairs.
+    """
+
+    boundaries: list[str]
+    residual: list[list[float]]
+    heads: list[list[float]]
+    feed_forwards: list[float]
+    clean: float
+    corrupted: float
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What all questions get at one boundary."""
+
+    boundary: str
+    score: Score
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Each part's share of the logit difference, in logits, mean over the questions; they sum to it.
+
+    embedding: token and position. heads: L rows of H. output_biases: of W_O, L. feed_forwards: L, zeros
+    without. rest: biases of norms and of the unembedding.
+    """
+
+    logit_difference: float
+    embedding: float
+    heads: list[list[float]]
+    output_biases: list[float]
+    feed_forwards: list[float]
+    rest: float
+
+    @property
+    def total(self) -> float:
+        """The sum of all parts."""
+        heads = sum(sum(row) for row in self.heads)
+        return self.embedding + heads + sum(self.output_biases) + sum(self.feed_forwards) + self.rest
+
+
+@dataclass(frozen=True)
+class Unmoved:
+    """The first block's row of one query in sentences that differ in one word.
+
+    scores: raw, N rows of H rows of S. weights: the same, each row sums to 1. S counts what the query sees.
+    score_change: the largest difference between two sentences at any key but the changed one.
+    weight_change: the same of the weights there, renormalised without the changed key.
+    own_scores, own_weights: what the changed key itself gets, N rows of H.
+    """
+
+    scores: list[list[list[float]]]
+    weights: list[list[list[float]]]
+    score_change: float
+    weight_change: float
+    own_scores: list[list[float]]
+    own_weights: list[list[float]]
+
+
+@dataclass(frozen=True)
+class HeadScores:
+    """Mean attention weights of every head, L rows of H, from 0 to 1.
+
+    previous_token: on the token before the query. prefix_matching: on the tokens that followed the query's
+    token where it stood before, over the queries whose token did.
+    """
+
+    previous_token: list[list[float]]
+    prefix_matching: list[list[float]]
+
+    def of(self, kind: str) -> list[list[float]]:
+        """Those of a kind, by its field's name."""
+        found: list[list[float]] = getattr(self, kind)
+        return found

@@ -1,0 +1,173 @@
+"""Many changed runs of the same sentences at once, computed from one run as they are.
+
+A change is tried as one case of a batch. What lies before the first block that it can change is taken from
+the run as it is, and in the last block only the positions whose logits are wanted are computed.
+Shapes: C cases, N sentences, T query position, S key position, P wanted positions, D d_model, H heads, K
+d_head, V vocabulary. A first axis of 1 stands for all cases as long as nothing tells them apart.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from engine.circuits.capture import Captured, connections, joined, parts_of, read_by, run, shape_of
+from engine.circuits.interventions import Intervention, Shape
+from engine.circuits.results import Score
+from engine.circuits.scoring import Outcomes, Questions, outcomes_of
+from engine.models.mixers import future
+from engine.models.transformer import Transformer
+
+Portions = Sequence[tuple[slice, Captured]]  # runs, each with the place of its sentences among all
+Case = Sequence[Intervention]
+Hook = Callable[[Intervention, Tensor], Tensor]
+TOKENS_AT_ONCE = 16_384  # of all cases of a batch: some 100 MB at d_model 128
+
+
+class Trials:
+    """Questions answered by a model as it is and under changes.
+
+    captured: the runs as they are. whole: the answers then.
+    """
+
+    def __init__(self, model: Transformer, questions: Questions) -> None:
+        self.model, self.questions = model, questions
+        self.captured: Portions = [(rows, run(model, part.ids)) for rows, part in questions.portions()]
+        self.whole = self._outcomes([one.logits[:, questions.decision] for _, one in self.captured])
+
+    def outcomes(self, cases: Sequence[Case]) -> list[Outcomes]:
+        """The answers in each case. Raises ValueError: as ``capture.run``."""
+        place = (self.questions.decision,)
+        portions = [
+            logits_of_each(self.model, captured, place, [[one.part(rows) for one in case] for case in cases])
+            for rows, captured in self.captured
+        ]
+        return [self._outcomes([logits[case, :, 0] for logits in portions]) for case in range(len(cases))]
+
+    def scores(self, cases: Sequence[Case]) -> list[Score]:
+        """The same as shares."""
+        return [found.score() for found in self.outcomes(cases)]
+
+    def head_means(self) -> Tensor:
+        """What each head adds at each position, mean over the sentences. shape: -> (L, H, T, D)"""
+        sums = [torch.stack([block.heads.sum(dim=0) for block in ran.blocks]) for _, ran in self.captured]
+        return torch.stack(sums).sum(dim=0) / len(self.questions)
+
+    def _outcomes(self, logits: list[Tensor]) -> Outcomes:
+        return outcomes_of(torch.cat(logits), self.questions.answers, self.questions.others)
+
+
+@torch.no_grad()
+def logits_of_each(
+    model: Transformer, captured: Captured, places: Sequence[int], cases: Sequence[Case]
+) -> Tensor:
+    """The logits at some positions in each case. shape: -> (C, N, P, V)
+
+    captured: the run without changes; interventions of a case act in the order given.
+    Raises ValueError: as ``capture.run``.
+    """
+    shape = shape_of(model, captured.ids)
+    alike: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for number, case in enumerate(cases):
+        for change in case:
+            change.check(shape)
+        alike.setdefault(_beginning(case, shape), []).append(number)
+    most = max(1, TOKENS_AT_ONCE // captured.ids.numel())
+    found: dict[int, Tensor] = {}
+    for (start, reach), numbers in alike.items():
+        for first in range(0, len(numbers), most):
+            chunk = numbers[first : first + most]
+            logits = _from(model, captured, start, reach, places, [cases[number] for number in chunk])
+            found.update(zip(chunk, logits, strict=True))
+    return torch.stack([found[number] for number in range(len(cases))])
+
+
+def _beginning(case: Case, shape: Shape) -> tuple[int, tuple[int, ...]]:
+    """The first block that a case changes, and the positions whose stream it changes there."""
+    start = min((change.first_block(shape) for change in case), default=shape.blocks - 1)
+    reach = frozenset[int]().union(*(one.reach(shape) for one in case if one.first_block(shape) == start))
+    return start, tuple(sorted(reach))
+
+
+def _from(
+    model: Transformer,
+    captured: Captured,
+    start: int,
+    reach: Sequence[int],
+    places: Sequence[int],
+    cases: Sequence[Case],
+) -> Tensor:
+    """The logits of cases that change nothing before one block, and there no other positions.
+
+    shape: -> (C, N, P, V)
+    """
+    x = captured.blocks[start].before[None]
+    parts = connections(model)
+    boundary = sum(map(len, parts[:start])) if start else 0
+    if not start:
+        x = _each(cases, x, lambda change, x: change.on_residual(0, x))
+    for number, (attention, *more) in enumerate(parts[start:], start):
+        last = number == len(parts) - 1
+        queries = list(places if last else reach if number == start else range(x.shape[2]))
+        here = [[change.at(queries) for change in case] for case in cases]
+        y = _attended(attention.sublayer, read_by(attention, x), number, queries, here)
+        boundary += 1
+        x = _each(here, joined(attention, x[:, :, queries], y), _on_residual(boundary))
+        for connection in more:
+            output = connection.sublayer(read_by(connection, x))
+            output = _each(here, output, _on_feed_forward(number))
+            boundary += 1
+            x = _each(here, joined(connection, x, output), _on_residual(boundary))
+        if not last:
+            changed, x = x, captured.blocks[number].after.expand(len(x), *captured.embedding.shape).clone()
+            x[:, :, queries] = changed
+    logits: Tensor = model.unembedding(model.final_norm(x))
+    return logits.expand(len(cases), *logits.shape[1:])
+
+
+def _on_residual(boundary: int) -> Hook:
+    return lambda change, x: change.on_residual(boundary, x)
+
+
+def _on_feed_forward(block: int) -> Hook:
+    return lambda change, output: change.on_feed_forward(block, output)
+
+
+def _attended(
+    mixer: torch.nn.Module, x: Tensor, block: int, queries: list[int], cases: Sequence[Case]
+) -> Tensor:
+    """What an attention sublayer adds at some positions. shape: (C, N, S, D) -> (C, N, P, D)"""
+    scores, values, output, bias = parts_of(mixer, x.flatten(0, 1))
+    if getattr(mixer, "causal", True):
+        scores = scores.masked_fill(future(scores), -math.inf)
+    scores = scores[:, :, queries]
+    scores, values = (part.unflatten(0, x.shape[:2]) for part in (scores, values))
+    scores = _each(cases, scores, lambda change, scores: change.on_scores(block, scores))
+    if (empty := scores.isneginf().all(dim=-1)).any():
+        _, _, head, query = empty.nonzero()[0].tolist()
+        raise ValueError(
+            f"position {queries[query]} would see no key in head {head} of block {block} (counted from 0); "
+            f"leave it at least one edge."
+        )
+    mixed = scores.softmax(dim=-1) @ values  # (C, N, H, P, K)
+    if not any(type(change).on_heads is not Intervention.on_heads for change in _all(cases)):
+        return torch.einsum("cnhpk,dhk->cnpd", mixed, output) + bias
+    heads = torch.einsum("cnhpk,dhk->cnhpd", mixed, output)
+    return _each(cases, heads, lambda change, heads: change.on_heads(block, heads)).sum(dim=2) + bias
+
+
+def _all(cases: Sequence[Case]) -> Iterator[Intervention]:
+    return (change for case in cases for change in case)
+
+
+def _each(cases: Sequence[Case], x: Tensor, hook: Hook) -> Tensor:
+    """Every case's changes made to its own part; x as it is where none of them changes it."""
+    before = [x[number % len(x)] for number in range(len(cases))]
+    after = []
+    for case, value in zip(cases, before, strict=True):
+        for change in case:
+            value = hook(change, value)
+        after.append(value)
+    changed = any(new is not old for new, old in zip(after, before, strict=True))
+    return torch.stack(after) if changed else x

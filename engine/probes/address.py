@@ -1,0 +1,149 @@
+"""Where the warm worker of a data folder is met, how it is started, and how it is ended. Imports no torch.
+
+The folder of a worker lies among the system's temporary files, for the path of a socket must be short. It is
+the owner's alone: key, a secret that both sides prove to know; pid.json, whose process listens; lock, for
+starting; log, of the newest worker.
+A worker belongs to one data folder, one checkout and one state of its code: another code has another worker.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import filelock
+import psutil
+
+from engine.system import files, paths
+from engine.system.errors import Unavailable
+
+LONGEST = 60  # characters of the folder's own folder, so that a socket in it stays under 100
+START_SECONDS = 30.0
+COMMAND = (sys.executable, "-m", "engine.probes.worker")
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Of the engine's sources as they were when this process first asked."""
+    digest = hashlib.sha256()
+    for path in sorted((paths.ROOT / "engine").rglob("*.py")):
+        digest.update(str(path.relative_to(paths.ROOT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Address:
+    """One worker's place. folder: of its files. at: what a listener or client of multiprocessing is given."""
+
+    folder: Path
+    at: str
+
+    @classmethod
+    def here(cls) -> "Address":
+        """That of this data folder and code."""
+        of = "\0".join((str(paths.HOME), str(paths.ROOT), code_digest()))
+        name = hashlib.sha256(of.encode()).hexdigest()[:16]
+        temporary = Path(tempfile.gettempdir())
+        if len(str(temporary)) > LONGEST and sys.platform != "win32":
+            temporary = Path("/tmp")
+        folder = temporary / f"attention-lab-{name}"
+        at = rf"\\.\pipe\attention-lab-{name}" if sys.platform == "win32" else str(folder / "socket")
+        return cls(folder, at)
+
+    def prepare(self) -> None:
+        """Make the folder, or see that it is this user's alone. Raises Unavailable: when it is not."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        if sys.platform == "win32":  # temporary files are the user's own there
+            return
+        found = self.folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise Unavailable(f"{self.folder} belongs to somebody else, or is open to others: remove it.")
+
+    def key(self) -> bytes:
+        """The secret; made by whoever asks first. Raises OSError: when it cannot be written."""
+        path = self.folder / "key"
+        with suppress(FileExistsError):
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(32))
+        return path.read_bytes()
+
+    def worker(self) -> psutil.Process | None:
+        """The process that listens here, None where there is none."""
+        noted = files.read_json(self.folder / "pid.json")
+        with suppress(psutil.Error, KeyError, TypeError):
+            if noted:
+                process = psutil.Process(noted["pid"])
+                if process.create_time() == noted["created"] and process.status() != psutil.STATUS_ZOMBIE:
+                    return process
+        return None
+
+    def write_pid(self) -> None:
+        """Note that this process listens here."""
+        created = psutil.Process().create_time()
+        (self.folder / "pid.json").write_text(json.dumps({"pid": os.getpid(), "created": created}))
+
+    def start(self) -> None:
+        """See that a worker listens; who asks while another starts one waits for that.
+
+        Raises Unavailable: when none comes up.
+        """
+        self.prepare()
+        with filelock.FileLock(self.folder / "lock"):
+            self.key()
+            if self.worker() and self._listens():
+                return
+            self._clear()
+            log = (self.folder / "log").open("wb")
+            process = subprocess.Popen(
+                [*COMMAND, "--parent", str(os.getpid())],
+                cwd=paths.ROOT,
+                env={**os.environ, **_ENVIRONMENT, "ATTENTION_LAB_HOME": str(paths.HOME)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in a terminal is the lab's to answer
+            )
+            log.close()
+            _STARTED.append(process)
+            until = time.monotonic() + START_SECONDS
+            while not self._listens() or not self.worker():
+                if process.poll() is not None or time.monotonic() > until:
+                    process.kill()
+                    last = (self.folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
+                    raise Unavailable(f"The process that measures does not start: {'; '.join(last)}")
+                time.sleep(0.01)
+
+    def _clear(self) -> None:
+        """Forget a worker that is gone, or has not come to listen."""
+        end(self.worker())
+        for name in ("pid.json", "socket"):
+            with suppress(OSError):
+                (self.folder / name).unlink()
+
+    def _listens(self) -> bool:
+        return sys.platform == "win32" or (self.folder / "socket").exists()
+
+
+_STARTED: list[subprocess.Popen[bytes]] = []
+# One thread, so that runs keep the cores; never on the accelerator while they may have it.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def end(worker: psutil.Process | None) -> None:
+    """Kill a worker and see it gone, unless it is already."""
+    if worker:
+        with suppress(psutil.Error):
+            worker.kill()
+            worker.wait(5)
+    # A dead child is a zombie until it is asked for.
+    _STARTED[:] = [process for process in _STARTED if process.poll() is None]

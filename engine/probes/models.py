@@ -1,0 +1,71 @@
+"""Models that probes look into: of a checkpoint or fresh, a few of them kept, on the CPU, in eval mode."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from engine.data import corpus
+from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer
+from engine.system.errors import InvalidInput, LabError
+from engine.training import checkpoint
+
+
+@contextmanager
+def for_the_reader() -> Iterator[None]:
+    """Around what checks a reader's own choice, or reads a file: what it refuses is told to the reader."""
+    try:
+        yield
+    except LabError:
+        raise
+    except (ValueError, OSError) as error:
+        raise InvalidInput(str(error)) from error
+
+
+KEPT = 16  # models of a few megabytes each
+
+
+def trained(weights: Path) -> Transformer:
+    """The model of a checkpoint; kept by the digest of its bytes, so that a new file is a new model.
+
+    Raises InvalidInput: when it cannot be read, or is no whole checkpoint.
+    """
+    with for_the_reader():
+        digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+        return _TRAINED.get(digest) or _keep(digest, checkpoint.load_model(weights)[0])
+
+
+_TRAINED: dict[str, Transformer] = {}  # the one used longest ago first
+
+
+def _keep(digest: str, model: Transformer) -> Transformer:
+    while len(_TRAINED) >= KEPT:
+        del _TRAINED[next(iter(_TRAINED))]
+    _TRAINED[digest] = model
+    return model
+
+
+@lru_cache(maxsize=KEPT)
+def untrained(config: ModelConfig) -> Transformer:
+    """The model that training with seed 0 begins with."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Transformer(config).eval()
+
+
+def token_ids(vocabulary: corpus.Vocabulary, text: str, limit: int, least: int = 1) -> list[int]:
+    """A reader's text with a leading space, as tokens are inside a text.
+
+    Raises InvalidInput: when it holds fewer tokens than ``least`` or more than ``limit``.
+    """
+    with for_the_reader():
+        ids = vocabulary.encode(f" {text.strip()}") if text.strip() else []
+    if not ids:
+        raise InvalidInput("Type at least one word.")
+    if not least <= len(ids) <= limit:
+        raise InvalidInput(f"The text has {len(ids)} tokens; allowed: {least} to {limit}.")
+    return ids
