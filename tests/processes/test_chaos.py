@@ -55,8 +55,9 @@ class Chaos:
 
     def kill_nursery(self):
         for child in psutil.Process(self.dispatcher.pid).children():
-            if "nursery" in child.cmdline():
-                child.kill()
+            with suppress(psutil.Error):  # it may be gone already
+                if "nursery" in child.cmdline():
+                    child.kill()
 
     def kill(self, who):
         if active := self.store.runs(states=ACTIVE):
