@@ -187,9 +187,12 @@ def main(parent: int) -> None:
     _limit()
     say({})
     sys.addaudithook(_refuse)
-    for answer in answers(request["code"], request["cases"]):
-        say(answer)
-    say({"end": True})
+    try:
+        for answer in answers(request["code"], request["cases"]):
+            say(answer)
+        say({"end": True})
+    except OSError:  # the code closed the channel
+        leave(1)
     leave(0)
 
 
