@@ -132,8 +132,8 @@ def tiny_corpus(home, tiny_text):
 
 
 @pytest.fixture
-def text(tiny_corpus, no_reference, monkeypatch):
-    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
+def text(tiny_corpus, no_reference, monkeypatch, probes_here):
+    """A small text in place of the chapter's, on a machine that a dispatcher serves; no worker is started."""
     here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
     monkeypatch.setattr(device, "describe", lambda: here)
     monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(tiny_corpus))

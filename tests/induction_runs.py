@@ -139,4 +139,4 @@ def in_text(names, **changes):
             for name in names
         ],
         "text": "Tiny Shakespeare",
-    }  # fmt: skip
+    })  # fmt: skip

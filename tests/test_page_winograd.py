@@ -84,7 +84,7 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do():
     assert page.button(key="winograd.train").label == "Train four models"
     words = said(page)
     assert "No runs yet. Make your two guesses, then train." in words
-    assert words.count("Train the models above first.") == 4
+    assert words.count("There is no such model here.") == 4
     assert "36 words; 960 sentences to train on and 960 held out" in words
     rules = [row["text"] for row in charts(page)[0]["rules"] if row["text"]]
     assert [rule.replace("\u00a0", " ") for rule in rules] == [
