@@ -1,7 +1,8 @@
 """Start the lab: ``python -m lab``, from any folder.
 
 Two processes serve it: the dispatcher, which starts runs, and Streamlit, which shows them. Either may
-die; it is started again, and what trains goes on. Ctrl-C asks runs to save a checkpoint, then ends both.
+die; it is started again, and what trains goes on. A third one answers probes
+(``engine/probes/worker.py``). Ctrl-C asks runs to save a checkpoint, then ends them all.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from engine.probes.address import Address, end
 from engine.system import paths
 from engine.system.errors import InvalidInput, LabError, Unavailable
 from engine.system.numbers import whole_number
@@ -111,6 +113,8 @@ def serve(port: int) -> int:
                 )
                 if _wants_browser():
                     webbrowser.open(url)
+                with suppress(LabError, OSError):  # pages start it themselves, and say what is wrong
+                    Address.here().start()
                 # Fetches the text, makes tokens of it and times a few steps, so that no page waits for that.
                 prepare = subprocess.Popen(
                     [sys.executable, "-m", "engine", "prepare"], cwd=paths.ROOT, stdin=subprocess.DEVNULL
@@ -120,6 +124,7 @@ def serve(port: int) -> int:
         if prepare is not None:
             prepare.kill()
             prepare.wait()
+        end(Address.here().worker())
         dispatcher.end(8.0)
         streamlit.end(3.0)
     if failure:

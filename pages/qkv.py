@@ -1,7 +1,5 @@
 """Query, key, value: why matching takes two projections and copying a third, trained and looked into."""
 
-from typing import Any
-
 import streamlit as st
 
 from engine.chapter.experiments import QKV
@@ -104,20 +102,14 @@ def _sides(sentence: str) -> list[Side]:
     """The heads that there are: trained, if there are such weights, and untrained."""
     found = weights.chosen(settings.key("look"), QKV.id, ("head-added",)).get("head-added")
     weights.missing(found, "head")
-    wanted: list[tuple[str, str, dict[str, Any]]] = []
-    if found:
-        mark = frame.dot("head-added")
-        wanted.append(
-            (f"{mark} **One head, trained**", f"Weights: {plain(found.whose)}.", {"weights": found.path})
-        )
-    fresh = "Weights: as torch draws them, seed 0, before the first step."
-    wanted.append((":gray[○] **One head, untrained**", fresh, {}))
-    sides, place = list[Side](), st.empty()
-    for title, source, model in wanted:
-        caught = probes.attempt(place, ATTENTION, text=sentence, **model)
-        if caught is None:  # a sentence that does not fit fits neither
-            break
-        sides.append(Side("trained" if "weights" in model else "untrained", title, source, caught))
+    fresh = probes.attempt(st.empty(), ATTENTION, text=sentence)
+    if fresh is None:  # a sentence that does not fit fits neither
+        return []
+    source = "Weights: as torch draws them, seed 0, before the first step."
+    sides = [Side("untrained", ":gray[○] **One head, untrained**", source, fresh)]
+    if found and (caught := probes.attempt(st.empty(), ATTENTION, text=sentence, weights=found.path)):
+        title = f"{frame.dot('head-added')} **One head, trained**"
+        sides.insert(0, Side("trained", title, f"Weights: {plain(found.whose)}.", caught))
     return sides
 
 

@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, settings
 
 from engine.chapter import reference
 from engine.data import corpus
+from engine.probes import address, client
 from engine.runs import dispatcher
 from engine.system import device, paths
 from tests.browsing import CHROMIUM, browser
+from tests.probing import Here
 from tests.serving import serve
 
 # A busy machine must not turn a test red, and what was red once must be red again.
@@ -73,7 +75,16 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "DATA", folder / "data")
     monkeypatch.setattr(paths, "RUNS", folder / "checkpoints" / "runs")
     monkeypatch.setenv("ATTENTION_LAB_HOME", str(folder))
-    return folder
+    yield folder
+    address.end(address.Address.here().worker())
+
+
+@pytest.fixture
+def probes_here(monkeypatch):
+    """Probes are answered in this process, without a worker. Returns the ``Here`` that does it."""
+    here = Here()
+    monkeypatch.setattr(client, "ask", here.ask)
+    return here
 
 
 @pytest.fixture
@@ -121,8 +132,8 @@ def tiny_corpus(home, tiny_text):
 
 
 @pytest.fixture
-def text(tiny_corpus, no_reference, monkeypatch):
-    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
+def text(tiny_corpus, no_reference, monkeypatch, probes_here):
+    """A small text in place of the chapter's, on a machine that a dispatcher serves; no worker is started."""
     here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
     monkeypatch.setattr(device, "describe", lambda: here)
     monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(tiny_corpus))

@@ -1,10 +1,12 @@
-"""Stand-ins for the tests of the page Induction: runs in some state, and what its probe would print."""
+"""Stand-ins for the tests of the page Induction: runs in some state, and what its probes would find."""
 
 import json
 from typing import Any
 
 from engine.chapter.definitions import ACCURACY
 from engine.chapter.language_experiments import INDUCTION
+from engine.probes import wire
+from engine.probes.results.induction import Ablation, Formation, InTexts, Maps
 from engine.runs import launch
 from engine.runs.store import Store
 from lab.sections.induction.parts import LEVEL, LOSS, SCORE
@@ -48,7 +50,7 @@ def measure(seeds=(0,), state="done", last=LAST, kept=STEPS):
         )  # fmt: skip
 
 
-# What the probe would print: 1.1 and 1.2 look one token back, 2.2 finds what came after.
+# What the probes would find: 1.1 and 1.2 look one token back, 2.2 finds what came after.
 
 
 def scores_at(step):
@@ -60,13 +62,13 @@ def scores_at(step):
     }
 
 
-ROLES = {"pair": [[0, 0], [1, 1]], "previous": [[0, 0], [0, 1]], "matching": [[1, 1]], "from": 0.2}
-NO_ROLES: dict[str, Any] = {"pair": None, "previous": [], "matching": [], "from": 0.2}
+ROLES = {"pair": [[0, 0], [1, 1]], "previous": [[0, 0], [0, 1]], "matching": [[1, 1]], "threshold": 0.2}
+NO_ROLES: dict[str, Any] = {"pair": None, "previous": [], "matching": [], "threshold": 0.2}
 ALIKE = {"previous_token": 0.06, "prefix_matching": 0.05}
 
 
-def formation(formed=FORMED):
-    return {
+def formation(formed=FORMED, **changes):
+    return wire.read(Formation, {
         "steps": STEPS,
         "scores": [scores_at(step) for step in STEPS],
         "pairs": [ROLES["pair"] if step >= FORMED else None for step in STEPS],
@@ -74,8 +76,8 @@ def formation(formed=FORMED):
         **ROLES,
         "all_alike": ALIKE,
         "sequences": 64,
-        "seconds": 3.5,
-    }
+        **changes,
+    })  # fmt: skip
 
 
 def maps(period):
@@ -85,25 +87,24 @@ def maps(period):
     back = [[1.0], *([0.0] * (t - 1) + [0.9, 0.1] for t in range(1, tokens))]
     flat = [[0.0] * (t + 1) for t in range(tokens)]
     word = ["ba", "be", "bi", "bo", "bu", "da", "de", "di", "do", "du", "fa", "fe", "fi", "fo"][:period]
-    return {
+    return wire.read(Maps, {
         "pieces": word * 2,
         "steps": STEPS,
         "weights": [
             [[back if step >= FORMED else alike, alike, alike, alike], [alike] * 4] for step in STEPS
         ],
         "scores": [[[flat] * 4] * 2 for _ in STEPS],
-        "seconds": 2.0,
-    }
+    })  # fmt: skip
 
 
-def ablation():
+def ablation(**changes):
     one = {"1.1": 0.6, "1.2": 0.95, "2.2": 0.03}
     singles = [
         {"heads": [[b, h]], "zero": one.get(f"{b + 1}.{h + 1}", 0.98), "mean": 0.97}
         for b in range(2)
         for h in range(4)
     ]
-    return {
+    return wire.read(Ablation, {
         "accuracy": 0.99,
         "early_accuracy": 0.01,
         **ROLES,
@@ -122,21 +123,20 @@ def ablation():
             "matching": [{"heads": [[1, 1]], "zero": 0.03}],
         },
         "sequences": 256,
-        "seconds": 4.0,
-    }
+        **changes,
+    })  # fmt: skip
 
 
-def in_text(names):
+def in_text(names, **changes):
     heads = {"previous_token": [[0.21]], "prefix_matching": [[0.01]]}
-    return {
+    return wire.read(InTexts, {
         "rows": [
             {
-                "model": name, "layers": 1, "pair": None, "from": 0.2, "random": heads, "text": heads,
+                "model": name, "layers": 1, "pair": None, "threshold": 0.2, "random": heads, "text": heads,
                 "gain_random_nats": 0.03, "gain_text_nats": -0.01,
-                "all_alike": {"random": ALIKE, "text": ALIKE},
+                "alike_random": ALIKE, "alike_text": ALIKE, **(changes if name == names[0] else {}),
             }
             for name in names
         ],
         "text": "Tiny Shakespeare",
-        "seconds": 2.5,
-    }  # fmt: skip
+    })  # fmt: skip

@@ -39,7 +39,7 @@ LAYERS = (
     ("engine",),  # commands and __main__
     ("lab.words", "lab.settings"),
     ("lab.shell",),
-    ("lab.charts", "lab.probes", "lab.bench"),
+    ("lab.charts", "lab.probes", "lab.weights", "lab.bench"),
     ("lab.runs",),
     ("lab.sections",),
     ("lab",),  # app, check and __main__
@@ -70,6 +70,12 @@ LIGHT = (
     "engine.system.cores",
     "engine.system.processes",
     "engine.system.device",
+    "engine.circuits.results",
+    "engine.probes.wire",
+    "engine.probes.address",
+    "engine.probes.registry",
+    "engine.probes.client",
+    "engine.probes.worker",
     "engine.runs.estimates",
     "engine.runs.reference_writer",
     "engine.sandbox.cases",
@@ -99,6 +105,7 @@ TORCHLESS = set(LIGHT) - {
     "engine.system.paths",
     "engine.runs.estimates",
     "engine.runs.reference_writer",
+    "engine.probes.worker",
     "engine.__main__",
 }
 

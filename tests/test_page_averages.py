@@ -12,14 +12,16 @@ import pytest
 from engine.chapter import reference
 from engine.chapter.experiments import AVERAGES
 from engine.data import corpus
+from engine.probes.results.averages import Comparison
 from engine.runs import dispatcher, estimates, launch
 from engine.runs.store import Store
 from engine.system import paths
-from lab import probes
+from lab import weights
 from lab.bench import instruments
 from lab.bench.status import of, seconds_left
 from lab.bench.sweep import Gap, Row, Sweep, difference
 from lab.shell import frame
+from lab.weights import Weights
 from lab.words import plain
 from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
 
@@ -344,7 +346,7 @@ def test_dilution_is_one_over_t(text):
 
 
 def comparison(same=True, first=" the", second=" the"):
-    return SimpleNamespace(
+    return Comparison(
         pieces_a=[" the", " dog"] if same else [" the", ODD],
         pieces_b=[" dog", " the"],
         same_pieces=same,
@@ -355,58 +357,73 @@ def comparison(same=True, first=" the", second=" the"):
     )
 
 
-def compared(monkeypatch, answer):
-    """Let every probe give that answer. Returns what was asked, as it is asked."""
-    asked = []
-
-    def compare(*texts):
-        asked.append(texts)
-        return answer
-
-    monkeypatch.setattr(probes, "weights", lambda *_: (paths.ROOT, "shipped, seed 0"))
-    monkeypatch.setattr(probes, "_compare", compare)
-    return asked
+def compared(probes_here, monkeypatch, answer):
+    """Let every probe give that answer, on weights as if they were shipped. Returns what is asked."""
+    shipped = Weights(paths.ROOT / "LICENSE", "shipped, seed 0", 0)
+    monkeypatch.setattr(weights, "shipped", lambda *_: shipped)
+    probes_here.answers["averages"] = lambda **_: answer
+    return probes_here.asked
 
 
-def test_two_orders_of_the_same_words_are_one_summary(text, monkeypatch):
-    asked = compared(monkeypatch, comparison(first=" $5\n"))
+def texts(asked):
+    return [(given["text_a"], given["text_b"]) for _, given in asked]
+
+
+def test_two_orders_of_the_same_words_are_one_summary(text, probes_here, monkeypatch):
+    asked = compared(probes_here, monkeypatch, comparison(first=" $5\n"))
     page = opened()
-    assert not asked
-    page.button(key="averages.order").click()
-    rerun(page)
-    assert [texts[1:] for texts in asked] == [("the dog bit the man", "the man bit the dog")] * 2
-    assert said(page).count("differ by at most **2.98e−08**") == 2
+    assert ("the dog bit the man", "the man bit the dog") in texts(asked)
+    assert said(page).count("differ by at most **2.98e−08**") == 3  # the paragraph below is there as well
     assert page.table[1].value.iloc[0, 0] == plain("·$5¶")
     page.text_input(key="averages.second").set_value("man dog the the bit")
     rerun(page)
-    assert asked[-1][2] == "man dog the the bit"
+    assert texts(asked)[-1] == ("the dog bit the man", "man dog the the bit")
     assert page.query_params["second"] == "man dog the the bit"
 
 
-def test_other_pieces_are_named(text, monkeypatch):
-    compared(monkeypatch, comparison(same=False))
-    page = opened()
-    page.button(key="averages.order").click()
-    rerun(page)
-    words = said(page)
+def test_other_pieces_are_named(text, probes_here, monkeypatch):
+    compared(probes_here, monkeypatch, comparison(same=False))
+    words = said(opened())
     assert f"only the first has “{ODD.replace(' ', '·')}”; only the second has “·dog”" in words
 
 
-def test_shuffling_loses_no_word(text, monkeypatch):
-    asked = compared(monkeypatch, comparison())
+def test_shuffling_loses_no_word(text, probes_here, monkeypatch):
+    asked = compared(probes_here, monkeypatch, comparison())
     page = opened()
     page.button(key="averages.shuffle").click()
     rerun(page)
-    _, before, after = asked[-1]
+    before, after = texts(asked)[-1]
     assert before != after
     assert sorted(before.split()) == sorted(after.split())
 
 
 def test_without_trained_weights_the_probe_says_so(text):
+    assert said(opened()).count("There is no trained model here. Train it above") == 3
+
+
+def test_whose_weights_are_opened_is_one_policy_with_a_switch(text, probes_here, monkeypatch):
+    """Shipped by default, the reader's own once chosen or trained at the chapter's budget; never a fork."""
+    compared(probes_here, monkeypatch, comparison())
+    monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(text))
+    assert said(opened()).count("Weights: shipped, seed 0.") == 3
+    (quick,) = (run for run in measure(text, budget="quick") if run.spec.variant == "average")
+    path = Store().directory(quick.id) / "checkpoint.safetensors"
+    path.touch()
     page = opened()
-    page.button(key="averages.order").click()
-    rerun(page)
-    assert "Train it above first" in said(page)
+    assert said(page).count("Weights: shipped, seed 0.") == 3, "a quick model has not learned it yet"
+    page.segmented_control(key="averages.paragraph.weights.shipped").set_value("Yours")
+    yours = f"Weights: yours, run #{quick.id}, 100 steps, seed 0."
+    assert said(rerun(page)).count(yours) == 1
+    store = Store()
+    (sweep,) = {store.submit([quick.spec.fork(quick.id)], "local")}
+    (fork,) = store.runs(sweep=sweep)
+    store.directory(fork.id).mkdir()
+    (store.directory(fork.id) / "checkpoint.safetensors").touch()
+    store.advance(fork.id, "queued", "done", started=1.0, ended=2.0, seconds=1.0)
+    assert said(rerun(page)).count(yours) == 1, "a fork is another model"
+    (full,) = (run for run in measure(text) if run.spec.variant == "average")
+    (Store().directory(full.id) / "checkpoint.safetensors").touch()
+    assert f"Weights: yours, run #{full.id}, 3,000 steps, seed 0." in said(opened())
 
 
 def test_noise_is_under_two_standard_deviations_of_paired_differences():

@@ -11,15 +11,15 @@ from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN, VARIANTS
 from engine.chapter.reference import Reference, ReferenceRow
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
+from engine.probes import client
 from engine.runs import launch
 from engine.runs.store import Store
 from engine.system import files
+from engine.system.errors import Unavailable
 from engine.training import checkpoint
-from lab import probes
 from lab.runs.card import command
 from lab.sections.ladder import own as ladder_own
 from lab.sections.ladder import parts as ladder_parts
-from lab.sections.ladder import probe
 from lab.shell.styles import style
 from tests.apptest import charts, lines, open_page, rerun, said, torch_failed_seconds
 
@@ -344,42 +344,22 @@ def test_a_bad_value_in_the_url_is_named(text, query, complaint):
 # Probes
 
 
-@pytest.fixture
-def probed(monkeypatch):
-    """The document of ``engine.probes.block`` without its process."""
-    from engine.probes import block
-
-    document = block.report(None, 0)
-    asked = []
-
-    def measured(module, *arguments):
-        asked.append((module, *arguments))
-        return document
-
-    monkeypatch.setattr(probes, "measured", measured)
-    return asked
-
-
-def test_attention_is_linear_and_the_feed_forward_is_not(text, probed):
+def test_attention_is_linear_and_the_feed_forward_is_not(text, probes_here):
     page = opened()
-    page.button(key="ladder.linear").click()
-    rerun(page)
-    assert probed == [("engine.probes.block",)]
+    assert probes_here.asked == [("block", {"weights": None})]
     table = lines(page, "part", 2)
     assert table["attention, its weights frozen"]["linear"] == "yes"
     assert table["feed-forward without its GELU"]["linear"] == "yes"
     assert table["feed-forward"]["linear"] == ":red[no]"
     words = said(page)
-    assert "weights as torch draws them, seed 0; no trained block is here yet" in words
+    assert "Weights: as torch draws them, seed 0; no trained block is here yet." in words
     assert "they could be one" in words
-    line = charts(page)[-1]["curves"]
+    line = next(c["curves"] for c in charts(page) if any("t" in row for row in c.get("curves", [])))
     assert {row["name"] for row in line} == {"frozen attention", "feed-forward"}
 
 
-def test_layer_norm_keeps_four_promises(text, probed):
+def test_layer_norm_keeps_four_promises(text, probes_here):
     page = opened()
-    page.button(key="ladder.norms").click()
-    rerun(page)
     table = lines(page, "the same tokens")
     assert [row["LayerNorm"] for row in table.values()] == ["**0**"] * 4 + ["computed"]
     training = [row["BatchNorm, training"] for row in table.values()]
@@ -389,29 +369,37 @@ def test_layer_norm_keeps_four_promises(text, probed):
     assert "Expected more than 1 value per channel" in said(page)
 
 
-def test_a_probe_that_fails_says_so(text, monkeypatch):
-    def fails(*_):
-        raise ValueError("It could not be measured: no memory")
+def test_a_probe_that_fails_says_so(text, probes_here):
+    def fails(**_):
+        raise Unavailable("It could not be measured: no memory")
 
-    monkeypatch.setattr(probes, "measured", fails)
-    page = opened()
-    page.button(key="ladder.norms").click()
-    rerun(page)
-    assert "It could not be measured: no memory" in said(page)
+    probes_here.answers["block"] = fails
+    assert said(opened()).count("It could not be measured: no memory") == 2
 
 
-def test_the_probe_looks_into_a_trained_block_where_there_is_one(text, probed):
+def test_a_bug_in_a_probe_is_shown_as_one_and_lands_in_the_log(text, probes_here, caplog):
+    def fails(**_):
+        raise client.ProbeBug("Traceback: an oversight")
+
+    probes_here.answers["block"] = fails
+    words = said(opened())
+    assert words.count("This probe failed in a way that nobody foresaw.") == 2
+    assert "an oversight" not in words
+    assert "Traceback: an oversight" in caplog.text
+
+
+def test_the_probe_looks_into_a_trained_block_where_there_is_one(text, probes_here):
     run = next(run for run in measure(text, "quick") if run.spec.variant == "block")
     path = weights_of(run)
-    _, whose = probe.measure()
-    assert probed == [("engine.probes.block", "--weights", str(path))]
-    assert whose == f"weights: yours, run #{run.id}, quick budget, seed 0"
+    words = said(opened())
+    assert probes_here.asked == [("block", {"weights": path})]
+    assert f"Weights: yours, run #{run.id}, {run.spec.budget.steps:,} steps, seed 0." in words
 
 
 # Samples
 
 
-def test_rungs_write_side_by_side(text):
+def test_rungs_write_side_by_side(text, probes_here):
     config = ladder_config(positions="rope")
     runs = measure(text, "quick")[:2]
     runs += measure(text, specs=[launch.own(LADDER.id, config, "quick", 0, text)])
@@ -428,19 +416,19 @@ def test_rungs_write_side_by_side(text):
     assert words.count("Weights: yours, run #") == 3
 
 
-def test_an_empty_prompt_is_refused_in_one_line(text):
+def test_an_empty_prompt_is_refused_in_one_line(text, probes_here):
     weights_of(measure(text, "quick")[0])
     page = opened(prompt=" ")
     page.button(key="ladder.write").click()
     rerun(page)
-    assert said(page).count("The prompt has no token; allowed: at least one.") == 1
+    assert said(page).count("Type at least one word.") == 1
 
 
-def test_without_models_nothing_is_written(text):
+def test_without_models_nothing_is_written(text, probes_here):
     page = opened()
     page.button(key="ladder.write").click()
     rerun(page)
-    assert said(page).count("No trained model of this rung is here yet.") == len(LADDER.variants)
+    assert "There is no trained model here." in said(page)
 
 
 def test_the_page_opens_and_is_set_without_torch(text, python):

@@ -232,7 +232,7 @@ def test_the_slider_hardens_one_column_and_leaves_the_other(text):
 
 
 def test_measuring_shows_refusals_leaks_and_the_row_without_a_key(text):
-    page = press(opened(size="10000"), "Measure")
+    page = opened(size="10000")
     constants, empty = tables(page)[2:4]
     by = {(row["type"], row["mask value"].split("\u00a0")[1]): row for row in constants}
     assert len(by) == 9
@@ -278,29 +278,33 @@ def trained(text, names=MASK.variants):
         store.advance(run.id, "queued", "done", measured=measured, **times)
 
 
-def test_without_finished_runs_the_sample_says_so(text):
-    assert said(press(opened(), "Write")).count("No finished run of yours. Train it above first.") == 2
+def test_without_finished_runs_the_sample_says_so(text, probes_here):
+    assert (
+        said(press(opened(), "Write")).count("You have not trained this model yet. Train it above first.")
+        == 2
+    )
 
 
-def test_each_model_writes_beside_what_it_is_worth_blind(text):
+def test_each_model_writes_beside_what_it_is_worth_blind(text, probes_here):
     trained(text)
     page = press(opened(prompt="aha noe"), "Write")
     written = [code.value for code in page.code if code.value.startswith("aha noe")]
     assert len(written) == 2
     words = said(page)
     assert "as measured in training: **1.2**" in words or "as measured in training: **1.3**" in words
-    assert "Yours, run #1, quick budget, seed 0." in words
+    assert "Weights: yours, run #1, 100 steps, seed 0." in words
     assert "64.0 times less perplexed" in words
     page.text_input(key="mask.prompt").set_value("  ")
-    rerun(page)
+    assert "This is of the earlier input." in said(rerun(page))
+    page = press(page, "Write")
     assert said(page).count("The prompt has") == 2
 
 
-def test_one_model_alone_still_writes(text):
+def test_one_model_alone_still_writes(text, probes_here):
     trained(text, names=("unmasked",))
     words = said(press(opened(), "Write"))
-    assert words.count("No finished run of yours") == 1
-    assert "quick budget, seed 0" in words
+    assert words.count("You have not trained this model yet") == 1
+    assert "100 steps, seed 0" in words
 
 
 def test_no_chart_of_the_page_names_a_colour():

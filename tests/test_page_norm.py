@@ -7,8 +7,10 @@ import pytest
 
 from engine.chapter.experiments import BREAKING, NORM_PLACEMENT
 from engine.chapter.measurements import PLACEMENTS
+from engine.probes.registry import NORMS
 from engine.runs import launch
 from engine.runs.store import Store
+from engine.system.errors import Unavailable
 from lab.runs import card
 from lab.sections.norm import blocks as norm_blocks
 from lab.sections.norm import breaking
@@ -196,29 +198,29 @@ DOCUMENT = {
         for placement, low, high in (("pre-norm", 0.05, 0.066), ("post-norm", 0.1, 0.16))
     ],
     "text": "Tiny Shakespeare",
+    "corpus": "tinyshakespeare",
     "of_the_chapters_text": True,
-    "seconds": 7.5,
+    "batch": 64,
+    "context": 128,
 }  # fmt: skip
 
 
-def test_gradients_are_measured_when_asked_for(text, monkeypatch):
-    asked = []
+def document(seed=0, **changes):
+    rows = [{**row, "seed": seed} for row in DOCUMENT["rows"]]
+    return NORMS.read({**DOCUMENT, "rows": rows, **changes})
 
-    def measured(module, *arguments):
-        asked.append((module, *arguments))
-        return {**DOCUMENT, "rows": [{**row, "seed": int(arguments[1])} for row in DOCUMENT["rows"]]}
 
-    monkeypatch.setattr(norm_start.probing, "measured", measured)
+def test_gradients_are_measured_when_asked_for(text, probes_here):
+    probes_here.answers["norms"] = lambda seed, **_: document(seed)
     page = opened(seeds="0,1")
-    assert not asked
+    assert not probes_here.asked
     page.button(key="norm.measure").click()
     rerun(page)
-    assert asked == [("engine.probes.norms", "--seeds", seed, "--text", text) for seed in ("0", "1")]
+    assert probes_here.asked == [("norms", {"corpus_id": text, "seed": seed}) for seed in (0, 1)]
     rows = cells(page, "gradient norm")
     assert rows[0]["yours"] == "**0.0500** :gray[± 0.0000]"
     assert rows[5]["yours"].startswith("**1.60**")
     assert all(row["difference"].startswith(":green[") for row in rows)
-    assert "Measured in 15.0 s" in said(page)
     assert "grows 1.32 times in pre-norm and **1.60 times** in post-norm: steeper" in said(page)
     assert len(cells(page, "block")) == 12
     page.segmented_control(key="norm.of").set_value("block")
@@ -230,15 +232,15 @@ def test_gradients_are_measured_when_asked_for(text, monkeypatch):
     assert page.query_params["of"] == "block"
     page.segmented_control(key="norm.seeds").set_value("0")
     rerun(page)
-    assert "Measure again for what is set now" in said(page)
-    assert len(list(norm_start.rows(Measured((DOCUMENT,))))) == 1 + 2 * 12
+    assert "This is of the earlier input." in said(page)
+    assert len(list(norm_start.rows(Measured({0: document()})))) == 1 + 2 * 12
 
 
-def test_gradients_that_cannot_be_measured_are_told(text, monkeypatch):
-    def refused(*_):
-        raise ValueError("It could not be measured: no room")
+def test_gradients_that_cannot_be_measured_are_told(text, probes_here):
+    def refused(**_):
+        raise Unavailable("It could not be measured: no room")
 
-    monkeypatch.setattr(norm_start.probing, "measured", refused)
+    probes_here.answers["norms"] = refused
     page = opened()
     page.button(key="norm.measure").click()
     rerun(page)
@@ -246,7 +248,7 @@ def test_gradients_that_cannot_be_measured_are_told(text, monkeypatch):
 
 
 def test_another_text_is_compared_with_nothing():
-    other = Measured(({**DOCUMENT, "text": "Python reference", "of_the_chapters_text": False},))
+    other = Measured({0: document(text="Python reference", of_the_chapters_text=False)})
     assert "so nothing is compared" in norm_start.remarks(other)
     named = {row["name"] for row in norm_start.chart(other, "qkv", chapters_text=False)["datasets"]["curves"]}
     assert named == set(PLACEMENTS)

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pyarrow
 import pytest
@@ -11,8 +11,10 @@ import streamlit as st
 from engine.chapter import reference
 from engine.chapter.measurements import PARITY, PRECISIONS
 from engine.probes import zoo
+from engine.probes.registry import PARITY as PARITY_PROBE
 from engine.sandbox import judge, process
 from engine.sandbox.judge import Verdict
+from engine.system.errors import Unavailable
 from lab import probes
 from lab.sections.parity import chart as parity_chart
 from lab.sections.parity import parts
@@ -56,46 +58,40 @@ def comparison():
         for precision, size, mask, scale, theirs, ours in choices
         if scale == "sqrt" or theirs == THEIRS[1]
     ]  # fmt: skip
-    return {"rounding": rounding, "rows": rows, "seconds": 3.2, "device": "CPU", "torch": "2.13.0"}
+    return PARITY_PROBE.read({"rounding": rounding, "rows": rows, "torch": "2.13.0"})
 
 
 def measured(rounding, precision, exact):
     names = ("magnitude", "difference", "relative", "gradient_magnitude", "gradient_difference")
     values = (0.158, 2 * rounding * (not exact), 2 * rounding * (not exact) / 0.158, 1.0, 30 * rounding)
     if precision == "float16":
-        return {"state": "unsupported", **dict.fromkeys((*names, "gradient_relative"))}
+        return {"state": "unsupported"}
     return {"state": "done", **dict(zip(names, values, strict=True)), "gradient_relative": 30 * rounding}
 
 
 def found():
     """Findings in which causality catches all but one, and the variance that one."""
-    return {
-        "rows": [
-            {
-                "implementation": name, "test": test, "said": "It is off by 0.8.",
-                "caught": name != "right"
-                and (test == "parity" or test == ("variance" if name == "no-scale" else "causality")),
-            }
-            for name in zoo.IMPLEMENTATIONS
-            for test in zoo.TESTS
-        ]
-    }  # fmt: skip
+    return [
+        zoo.Finding(
+            name, test, said="It is off by 0.8.",
+            caught=name != "right"
+            and (test == "parity" or test == ("variance" if name == "no-scale" else "causality")),
+        )
+        for name in zoo.IMPLEMENTATIONS
+        for test in zoo.TESTS
+    ]  # fmt: skip
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def asked(monkeypatch, probes_here):
     """What the page asks of other processes, answered at once. The server listens on this machine only."""
-    calls = []
-
-    def measured(module, *arguments):
-        calls.append((module, *arguments))
-        return comparison() if module.endswith("parity") else found()
+    calls = probes_here.asked
+    probes_here.answers |= {"parity": lambda **_: comparison(), "zoo": lambda **_: found()}
 
     def check(code):
         calls.append(("check", code))
         return VERDICT
 
-    monkeypatch.setattr(probes, "measured", measured)
     monkeypatch.setattr(judge, "check", check)
     monkeypatch.setattr(st, "get_option", lambda name: "localhost" if name == "server.address" else None)
     return calls
@@ -146,9 +142,9 @@ def test_an_empty_page_asks_nothing_and_says_what_to_do(asked):
 
 def test_comparing_fills_figure_and_table_and_answers_the_guesses(asked):
     page = pressed(opened(largest="1e-7", coarsest="float32", seeds="0,1,2"), "compare")
-    assert asked == [("engine.probes.parity", "--seeds", "0,1,2")]
+    assert asked == [("parity", {"seeds": [0, 1, 2]})]
     words = said(page)
-    assert "Done in 3 s: CPU, torch 2.13.0, seeds 0, 1, 2" in words
+    assert "Compared on the CPU, torch 2.13.0, seeds 0, 1, 2" in words
     assert "You guessed *about 10⁻⁷*. In float32 the largest difference is **2.38e−07**" in words
     assert "You guessed *float32*. Against the numbers themselves **bfloat16** differs most" in words
     assert "6 of 24 outputs agree to the last bit, most of them ours *written out*" in words
@@ -175,7 +171,7 @@ def test_what_is_shown_follows_the_row_without_measuring_anew(asked):
         next(group for group in page.button_group if group.key == f"parity.{name}").set_value(value)
         rerun(page)
         assert page.query_params[name] == value
-    assert set(asked) == {("engine.probes.parity", "--seeds", "0")}
+    assert asked == [("parity", {"seeds": [0]})]
     assert {line[1] for line in cells(page)} == {":gray[–]"}  # the chapter has float32 only
     assert cells(page, 1)[0][2] == ":gray[–]"  # the module knows no other scale
     assert "The module divides by √d only." in said(page)
@@ -202,9 +198,9 @@ def test_yours_stands_beside_the_chapter_and_the_shipped_reference(asked):
     assert "It is of seeds 0, 1, 2, 3, 4, yours of seed 0. Green: at most twice the chapter’s" in said(page)
 
 
-def test_seeds_that_the_reference_has_not_are_named_and_judge_nothing(asked, monkeypatch):
-    rows = [{**row, "seed": 7} for row in comparison()["rows"]]
-    monkeypatch.setattr(probes, "measured", lambda *_: {**comparison(), "rows": rows})
+def test_seeds_that_the_reference_has_not_are_named_and_judge_nothing(asked, probes_here):
+    rows = [replace(row, seed=7) for row in comparison().rows]
+    probes_here.answers["parity"] = lambda **_: replace(comparison(), rows=rows)
     page = pressed(opened(seeds="7"), "compare")
     assert "yours of seed 7, so a grey difference judges nothing." in said(page)
     assert {line[4] for line in cells(page) if line[0] in THEIRS_SHORT} == {":gray[+5.94e−08]"}
@@ -217,7 +213,7 @@ def test_without_a_shipped_reference_the_page_says_so(asked, no_reference):
 
 
 def test_the_figure_can_be_exported():
-    found = Comparison.of(comparison(), "0")
+    found = Comparison.of(comparison(), (0,))
     drawn = export.picture(parity_chart.figure(found, "causal", "sqrt"), "svg").decode()
     for word in (*PRECISIONS, "gradients", "chapter"):
         assert word in drawn
@@ -227,11 +223,11 @@ def test_the_figure_can_be_exported():
     assert {row[names.index("mask")] for row in rows} == {"causal"}
 
 
-def test_a_comparison_that_fails_is_told(asked, monkeypatch):
-    def failing(*_):
-        raise ValueError(ODD)
+def test_a_comparison_that_fails_is_told(asked, probes_here):
+    def failing(**_):
+        raise Unavailable(ODD)
 
-    monkeypatch.setattr(probes, "measured", failing)
+    probes_here.answers |= {"parity": failing, "zoo": failing}
     page = pressed(pressed(opened(), "compare"), "zoo")
     assert sum(plain(ODD) in element.value for element in page.markdown) == 2
 
@@ -312,21 +308,6 @@ def test_seeds_of_ones_own_are_shown(asked):
     page = opened(seeds="7,9007199254740993")
     group = next(group for group in page.button_group if group.key == "parity.seeds")
     assert "seeds 7, 9007199254740993" in group.options
-
-
-def test_a_process_that_fails_or_hangs_is_one_sentence(monkeypatch):
-    probes.measured.clear()
-    ended = SimpleNamespace(returncode=2, stderr="Traceback\nValueError: no\n", stdout="")
-    monkeypatch.setattr(probes.subprocess, "run", lambda *_, **__: ended)
-    with pytest.raises(ValueError, match="It could not be measured: ValueError: no"):
-        probes.measured("engine.probes.zoo")
-
-    def hangs(*_, **__):
-        raise probes.subprocess.TimeoutExpired("x", 1)
-
-    monkeypatch.setattr(probes.subprocess, "run", hangs)
-    with pytest.raises(ValueError, match="No answer within 120 s"):
-        probes.measured("engine.probes.zoo")
 
 
 def test_the_page_loads_no_torch_whatever_is_pressed(python):

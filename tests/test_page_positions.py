@@ -9,12 +9,13 @@ import pytest
 from engine.chapter import reference
 from engine.chapter.experiments import POSITIONS, VARIANTS
 from engine.chapter.reference import Reference, ReferenceRow
+from engine.probes import registry
 from engine.runs import launch
 from engine.runs.store import Store
 from engine.system import files
-from lab import probes as probing
+from lab import weights
 from lab.sections.positions import alibi, parts
-from lab.sections.positions import probes as positions_probes
+from lab.weights import Weights
 from tests.apptest import cells, charts, open_page, rerun, said, torch_failed_seconds
 
 LENGTHS = parts.LENGTHS
@@ -272,17 +273,15 @@ FOUND: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def probes(text, tmp_path, monkeypatch):
-    """What is asked for: the probes' documents need no process here, and weights are as if shipped."""
-    asked = []
-
-    def measure(what, weights, *arguments):
-        asked.append((what, tuple(weights), arguments))
-        return {**FOUND[what], "seconds": 1.0}
-
-    monkeypatch.setattr(positions_probes, "measure", measure)
-    monkeypatch.setattr(probing, "weights", lambda *_: (tmp_path / "w.safetensors", "shipped, seed 0"))
-    return asked
+def probes(text, tmp_path, monkeypatch, probes_here):
+    """What is asked for, answered by documents; weights are as if shipped."""
+    for what, document in FOUND.items():
+        name = f"positions-{what}"
+        found = registry.PROBES[name].read(document)
+        probes_here.answers[name] = lambda found=found, **_: found
+    shipped = Weights(tmp_path / "w.safetensors", "shipped, seed 0", 0)
+    monkeypatch.setattr(weights, "shipped", lambda *_: shipped)
+    return probes_here
 
 
 def press(page, name):
@@ -290,15 +289,24 @@ def press(page, name):
     return rerun(page)
 
 
-def test_no_probe_is_asked_for_by_opening_the_page(probes):
+def given(probes, what):
+    """The arguments of everything that was asked of one probe."""
+    return [arguments for name, arguments in probes.asked if name == f"positions-{what}"]
+
+
+def schemes(probes, what):
+    return [tuple(arguments["weights"]) for arguments in given(probes, what)]
+
+
+def test_opening_the_page_asks_the_quick_probes_alone(probes):
     opened()
-    assert probes == []
+    assert probes.names == ["positions-diagonals", "positions-order", "positions-table"]
 
 
 def test_perplexity_by_position(probes):
     page = press(opened(), "places")
-    assert probes == [("places", POSITIONS.variants, ())]
-    chart = charts(page)[2]
+    assert schemes(probes, "places") == [POSITIONS.variants]
+    chart = next(chart for chart in charts(page) if any("position" in row for row in chart.get("curves", [])))
     points = [row for row in chart["curves"] if row["name"] == "learned" and row["kind"] == "mean"]
     assert [(row["position"], row["perplexity"]) for row in points[:5]] == [
         (8, 50.0), (24, 50.0), (40, 50.0), (56, 50.0), (72, 80.0),
@@ -309,9 +317,9 @@ def test_perplexity_by_position(probes):
 
 
 def test_the_rows_that_were_never_trained(probes):
-    page = press(opened(), "rows")
-    assert probes == [("table", ("learned",), ())]
-    rows = charts(page)[2]["rows"]
+    page = opened()
+    assert schemes(probes, "table") == [("learned",)]
+    rows = next(chart["rows"] for chart in charts(page) if "rows" in chart)
     assert [row["turned"] for row in rows[62:66]] == [30.0, 30.0, 0.0, 0.0]
     words = said(page)
     assert "The 64 rows that were trained have turned by 30.0° to 30.0°" in words
@@ -320,7 +328,7 @@ def test_the_rows_that_were_never_trained(probes):
 
 
 def test_a_pair_of_tokens_moved_through_the_window(probes):
-    page = press(opened(distance="16", head="2"), "diagonals")
+    page = opened(distance="16", head="2")
     words = said(page)
     assert "“·king” looking at “·the”, 16 back, in head 2" in words
     assert (
@@ -328,18 +336,18 @@ def test_a_pair_of_tokens_moved_through_the_window(probes):
     )
     table = cells(page, "spread of the score")
     assert [row["all 512"] for row in table] == ["1.50e−14", "2.000", "2.000", "1.50e−14", "1.50e−14"]
-    chart = charts(page)[2]
+    chart = next(chart for chart in charts(page) if any("place" in row for row in chart.get("curves", [])))
     rope = [row["place"] for row in chart["curves"] if row["name"] == "RoPE" and row["kind"] == "mean"]
     assert rope[:2] == [16, 24]
     page.select_slider(key="positions.distance").set_value("1")
     rerun(page)
     assert page.query_params["distance"] == "1"
-    assert len(set(probes)) == 1, "measured once, looked at often"
+    assert len(given(probes, "diagonals")) == 1, "measured once, looked at often"
 
 
 def test_whether_a_slower_rotation_repairs_256(probes):
     page = press(opened(), "rescaled")
-    assert probes == [("rescaled", ("rope",), ())]
+    assert schemes(probes, "rescaled") == [("rope",)]
     words = said(page)
     assert "As trained, RoPE goes from 40.0 at 64 tokens to 60.0 at 256." in words
     assert "Linear rescaling makes it worse: **70.0**." in words
@@ -349,15 +357,16 @@ def test_whether_a_slower_rotation_repairs_256(probes):
         "RoPE at": "256 tokens", "as trained": "60.0", "linear": "70.0", "NTK-aware": "**45.0**",
         "slower by": "4",
     }  # fmt: skip
-    dashes = {row["name"]: (row["slot"], row["dash"]) for row in charts(page)[2]["curves"]}
+    ways = next(c for c in charts(page) if any(row["name"] == "linear" for row in c.get("curves", [])))
+    dashes = {row["name"]: (row["slot"], row["dash"]) for row in ways["curves"]}
     assert dashes == {
         "as trained": ("violet", "solid"), "linear": ("violet", "dashed"), "NTK-aware": ("violet", "dotted"),
     }  # fmt: skip
 
 
 def test_a_sentence_in_another_order(probes):
-    page = press(opened(sentence="the dog bit", draw="7"), "order")
-    assert probes == [("order", (), ("--sentence=the dog bit", "--seed=7"))]
+    page = opened(sentence="the dog bit", draw="7")
+    assert given(probes, "order") == [{"sentence": "the dog bit", "seed": 7}]
     none = cells(page, "largest difference")[0]
     assert none["mask off"] == ":green[**5.96e−07**]"
     assert none["last, one block"] == ":green[**3.60e−07**]"
@@ -370,26 +379,24 @@ def test_a_sentence_in_another_order(probes):
 
 def test_the_leak_of_the_mask(probes):
     page = press(opened(), "knowledge")
-    assert probes == [("knowledge", POSITIONS.variants, ())]
+    assert schemes(probes, "knowledge") == [POSITIONS.variants]
     words = said(page)
     assert "**66 %** of the place" in words
     assert "and 0 % once the same weights lose their mask" in words
     assert "is predicted at 80.0, in order at 80.0. A model that has positions uses the order" in words
 
 
-def test_without_weights_the_probes_say_what_to_do(text, monkeypatch):
-    monkeypatch.setattr(positions_probes, "measure", lambda *_: pytest.fail("there is nothing to measure"))
+def test_without_weights_the_probes_say_what_to_do(text, probes_here):
     page = opened()
-    for name in ("places", "rows", "rescaled", "knowledge"):
+    for name in ("places", "rescaled", "knowledge"):
         page.button(key=f"positions.{name}").click()
     words = said(rerun(page))
-    assert words.count("Train the five above first.") == 4
-    assert "No trained model of RoPE is shipped with this copy." in words
+    assert words.count("There is no trained model here. Train it above") == 4
+    assert probes_here.names == ["positions-diagonals", "positions-order"], "which need none"
 
 
-def test_a_probe_that_fails_is_told_in_a_sentence(text):
-    page = press(opened(sentence="the"), "order")
-    assert "It could not be measured: The sentence has 1 tokens; allowed: 3 to 64." in said(page)
+def test_a_probe_that_fails_is_told_in_a_sentence(text, probes_here):
+    assert "The text has 1 tokens; allowed: 3 to 64." in said(opened(sentence="the"))
 
 
 def test_slopes_for_any_number_of_heads(text):
@@ -445,7 +452,6 @@ def test_the_page_loads_no_torch(text, python):
         python,
         "positions",
         text,
-        "page.button(key='positions.order').click()",
         "page.slider(key='positions.heads').set_value(6)",
     )
     assert not loaded

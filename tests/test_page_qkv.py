@@ -17,8 +17,9 @@ from engine.runs import dispatcher, launch
 from engine.runs.store import Store
 from engine.system import device
 from engine.training import checkpoint
-from lab import probes
+from lab import weights
 from lab.charts.maps import view
+from lab.weights import Weights
 from lab.words import plain
 from tests.apptest import nodes, open_page, rerun, said
 
@@ -27,7 +28,7 @@ ODD = "$5 and <b>x</b>  a.b[1]"
 
 
 @pytest.fixture
-def text(tiny_corpus, no_reference, one_thread, monkeypatch):
+def text(tiny_corpus, no_reference, one_thread, monkeypatch, probes_here):
     """A small text in place of the chapter's, on a machine that a dispatcher serves."""
     here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
     monkeypatch.setattr(device, "describe", lambda: here)
@@ -43,7 +44,8 @@ def trained(tmp_path, text, monkeypatch):
     path = tmp_path / "head-added.safetensors"
     config = VARIANTS["head-added"].config
     checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), {"config": config.to_dict()})
-    monkeypatch.setattr(probes, "weights", lambda *_: (path, "shipped, seed 0"))
+    shipped = Weights(path, "shipped, seed 0", 0, of_the_chapters_budget=True)
+    monkeypatch.setattr(weights, "shipped", lambda *_: shipped)
     return path
 
 
@@ -52,9 +54,7 @@ def opened(**query):
 
 
 def looked(**query):
-    page = opened(**query)
-    page.button(key="qkv.look").click()
-    return rerun(page)
+    return opened(**query)
 
 
 def drawn(page):
@@ -81,8 +81,7 @@ def numbers(page, at):
     return [tuple(frame.columns), *frame.itertuples(index=False, name=None)]
 
 
-def test_an_open_page_asks_and_has_loaded_no_head(text, monkeypatch):
-    monkeypatch.setattr(view, "capture", lambda *_: pytest.fail("a head was loaded unasked"))
+def test_an_open_page_has_its_frame_and_looks_into_a_head(text):
     page = opened()
     assert page.title[0].value == QKV.question
     assert page.caption[0].value == "3 of 14 · The score"
@@ -91,7 +90,7 @@ def test_an_open_page_asks_and_has_loaded_no_head(text, monkeypatch):
         plain(VARIANTS[name].title) for name in QKV.variants
     ]
     assert "Each model is one field away from its parent." in said(page)
-    assert not drawn(page)
+    assert one(drawn(page), "map.weights.untrained.") is not None
 
 
 def cells(page):
@@ -204,7 +203,7 @@ def test_sentence_stages_and_row_live_in_the_url(trained):
 
 def test_without_a_trained_head_the_untrained_one_still_stands_there(text):
     page = looked()
-    assert "No trained head is shipped with this copy. Train the ladder above" in said(page)
+    assert "There is no trained head here. Train it above" in said(page)
     figures = drawn(page)
     assert one(figures, "map.weights.untrained.") is not None
     assert not [key for key in figures if ".trained." in key]
@@ -219,7 +218,7 @@ def test_a_checkpoint_that_cannot_be_read_costs_only_its_own_side(trained, monke
 
 @pytest.mark.parametrize(
     ("sentence", "complaint"),
-    [("   ", "The text has 0 tokens; allowed: 1 to 128."), ("x" * 300, "allowed: 1 to 128.")],
+    [("   ", "Type at least one word."), ("x" * 300, "allowed: 1 to 128.")],
 )
 def test_a_sentence_that_does_not_fit_gets_one_line(trained, sentence, complaint):
     page = looked(sentence=sentence)

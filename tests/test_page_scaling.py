@@ -10,12 +10,13 @@ from engine.chapter import reference
 from engine.chapter.experiments import SCALES, SCALING, SCALING_LONG, SCALING_WIDE
 from engine.chapter.measurements import SATURATION, VARIANCE
 from engine.chapter.reference import Reference, ReferenceRow
+from engine.probes import registry
 from engine.runs import launch
 from engine.runs.store import Store
 from engine.system import files, paths
 from lab.bench.sweep import Row, Sweep
 from lab.charts import panels as small_multiples
-from lab.sections.scaling import parts, probe
+from lab.sections.scaling import parts
 from lab.shell import export
 from tests.apptest import cells, charts, open_page, rerun, said
 
@@ -282,20 +283,20 @@ MEASURED = {
         }
         for d in (4, 1024)
     ],
-    "pairs": 20000, "rows": 2000, "keys": 64, "seed": 0, "seconds": 4.2,
+    "pairs": 20000, "rows": 2000, "keys": 64, "seed": 0,
 }  # fmt: skip
 
 
-def test_random_vectors_are_measured_when_asked_for(text, monkeypatch):
-    asked = []
+def random_vectors(probes_here, **changes):
+    """Let the probe find that."""
+    found = registry.SCALING.read({**MEASURED, **changes})
+    probes_here.answers["scaling"] = lambda **_: found
 
-    def measured(pairs, widths):
-        asked.append((pairs, widths))
-        return MEASURED
 
-    monkeypatch.setattr(probe, "measure", measured)
+def test_random_vectors_are_measured_when_asked_for(text, probes_here):
+    random_vectors(probes_here)
     page = opened()
-    assert not asked
+    assert not probes_here.asked
     assert cells(page, "width d")[0] == {
         "width d": "4, σ²",
         "chapter": "3.975",
@@ -306,25 +307,25 @@ def test_random_vectors_are_measured_when_asked_for(text, monkeypatch):
     assert "No reference is shipped with this copy." in said(page)
     page.button(key="scaling.measure").click()
     rerun(page)
-    assert asked == [(20_000, (4, 16, 64, 256, 1024))]
+    assert probes_here.asked == [("scaling", {"pairs": 20_000, "widths": [4, 16, 64, 256, 1024]})]
     assert [list(line.values()) for line in cells(page, "width d")[:2]] == [
         ["4, σ²", "3.975", ":gray[–]", "**3.975**", ":green[+3.1e−4]"],
         ["4, σ :gray[√d = 2]", "1.994", ":gray[–]", "**1.994**", ":green[−1.8e−4]"],
     ]
     assert cells(page, "width d, undivided : divided")[1]["gradient"] == "**1.8e−5** : 0.021"
-    assert "Measured in 4.2 s" in said(page)
+    assert "earlier input" not in said(page)
     page.select_slider(key="scaling.pairs").set_value(100)
     rerun(page)
-    assert asked[-1] == (20_000, (4, 16, 64, 256, 1024))  # nothing is measured without being asked
-    assert "Measured in 4.2 s: 20,000 pairs. Measure again" in said(page)
+    assert len(probes_here.asked) == 1, "nothing is measured without being asked"
+    assert "This is of the earlier input. Press the button to measure anew." in said(page)
     assert page.query_params["pairs"] == "100"
 
 
-def test_random_vectors_stand_beside_the_chapter_and_the_shipped_reference(text, no_reference, monkeypatch):
+def test_random_vectors_stand_beside_the_chapter_and_the_shipped_reference(text, no_reference, probes_here):
     for name in (VARIANCE.id, SATURATION.id):
         shutil.copy(SHIPPED / f"{name}.json", no_reference)
     reference.load.cache_clear()
-    monkeypatch.setattr(probe, "measure", lambda *_: MEASURED)
+    random_vectors(probes_here)
     page = opened()
     page.button(key="scaling.measure").click()
     rerun(page)
@@ -342,8 +343,8 @@ def test_random_vectors_stand_beside_the_chapter_and_the_shipped_reference(text,
     assert "Its variances are of seed 0, its rows of seeds 0, 1, 2; yours are of seed 0" in said(page)
 
 
-def test_other_pairs_than_the_chapters_are_named_and_judge_nothing(text, monkeypatch):
-    monkeypatch.setattr(probe, "measure", lambda *_: {**MEASURED, "pairs": 100})
+def test_other_pairs_than_the_chapters_are_named_and_judge_nothing(text, probes_here):
+    random_vectors(probes_here, pairs=100)
     page = opened(pairs="100")
     page.button(key="scaling.measure").click()
     rerun(page)
@@ -357,7 +358,7 @@ def beside(page):
     return cells(page, "beside the chapter", -1)
 
 
-def test_what_cannot_be_measured_is_told(text):
+def test_what_cannot_be_measured_is_told(text, probes_here):
     page = opened(pairs="50000", widest="4096")
     page.button(key="scaling.measure").click()
     rerun(page)
@@ -426,7 +427,7 @@ def test_the_page_loads_no_torch(text, python):
         "page.button(key='scaling.measure').click()\n"
         "page.select_slider(key='scaling.widest').set_value(16)\n"
         "page.run()\n"
-        "measured = any('Measured in' in m.value for m in page.markdown)\n"
+        "measured = any('standard deviation is √d' in m.value for m in page.markdown)\n"
         "print('torch' in sys.modules, bool(page.exception), measured)\n"
     )
     assert python("-c", script).stdout.split() == ["False", "False", "True"]

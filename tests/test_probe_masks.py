@@ -23,7 +23,7 @@ GRIDS = st.lists(st.floats(-50, 50), min_size=36, max_size=36).map(lambda row: n
 
 @pytest.fixture(scope="module")
 def measured():
-    return leaks.constants(SIZES)
+    return {(one.kind, one.value): one for one in leaks.constants(list(SIZES))}
 
 
 @given(st.integers(1, 128), st.integers(0, 9_999))

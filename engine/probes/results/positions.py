@@ -26,7 +26,10 @@ class Places:
 
 @dataclass(frozen=True)
 class Turned:
-    """RoPE at one length. way: how its rotation was slowed, by factor. perplexity: None beyond all."""
+    """RoPE at one length. way: how its rotation was slowed. factor: by how much.
+
+    perplexity: None where it is beyond all numbers.
+    """
 
     way: str
     length: int

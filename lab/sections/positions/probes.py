@@ -1,5 +1,6 @@
 """What the schemes do, on finished weights or fresh ones: figures, tables and words of the live probes."""
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -97,8 +98,8 @@ def rescaled_chart(found: Rescaled) -> Spec:
 def _of(found: Rescaled, way: str, length: int) -> float:
     """That perplexity; at the length of training the three are one, and measured once."""
     rows = {(row.way, row.length): row.perplexity for row in found.rows}
-    value: float = rows.get((way, length)) or rows["plain", TRAINED]
-    return value
+    value = rows.get((way, length)) or rows["plain", TRAINED]
+    return math.inf if value is None else value
 
 
 def rescaled_table(found: Rescaled) -> "Styler":

@@ -108,7 +108,8 @@ def joined(circuit: Circuit, effects: Effects) -> Graph:
         return Look(*name(one), weight, cost, part, one.score, answers[name(one)])
 
     answers = {name(one): one.answers for one in effects.looks}
-    each = [look(one) for one in (*circuit.roles.looks, *circuit.together)]
+    every: list[HeadLook | BlockLook] = [*circuit.roles.looks, *circuit.together]
+    each = [look(one) for one in every]
     return Graph(circuit.roles, circuit.names, each, effects.answers, effects.tokens)
 
 
