@@ -1,22 +1,26 @@
 """The page Induction: curves, guesses, formation over kept steps, maps, ablation, seeds, models of a text.
 
-Most of it on stand-ins for what the probe prints; one test trains two tiny models and asks the real one.
+Most of it on stand-ins for what the probes find; one test trains two tiny models and asks the real ones.
 """
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from engine.chapter import reference
 from engine.chapter.definitions import ACCURACY
 from engine.chapter.language_experiments import INDUCTION
 from engine.chapter.reference import Reference, ReferenceRow
+from engine.circuits.results import Head
+from engine.probes.results.induction import Without
 from engine.runs import estimates, trainer
 from engine.runs.store import Store
 from engine.system import device
-from lab import probes
+from engine.system.errors import Unavailable
 from lab.sections.induction import ablation as induction_ablation
 from lab.sections.induction import formation as induction_formation
 from lab.sections.induction import maps as induction_maps
@@ -25,6 +29,7 @@ from lab.sections.induction import probe as induction_probe
 from lab.sections.induction import text as induction_text
 from lab.sections.induction.parts import LOSS, SCORE, rise
 from lab.shell import export
+from lab.weights import Weights
 from tests.apptest import cells, charts, lines, open_page, rerun, said, torch_failed_seconds
 from tests.induction_runs import (
     ENDS,
@@ -50,25 +55,16 @@ def pressed(page, name):
 
 
 @pytest.fixture
-def probe(monkeypatch):
-    """What the page asked its probe, answered at once."""
-    asked = []
-
-    def measured(module, what, *arguments):
-        assert module == "engine.probes.induction"
-        asked.append((what, *arguments))
-        given = dict(zip(arguments[::2], arguments[1::2], strict=True))
-        if what == "maps":
-            return maps(int(given["--period"]))
-        if what == "ablate" and "--heads" in given:
-            heads = [[int(part) - 1 for part in head.split(".")] for head in given["--heads"].split(",")]
-            return {"accuracy": 0.99, "chosen": {"heads": heads, "zero": 0.5, "mean": 0.55}, "seconds": 1.0}
-        if what == "text":
-            return in_text([part.partition("=")[0] for part in arguments[1::2]])
-        return {"formation": formation, "ablate": ablation}[what]()
-
-    monkeypatch.setattr(probes, "measured", measured)
-    return asked
+def probe(probes_here):
+    """What the page asked its probes, answered by stand-ins."""
+    probes_here.answers |= {
+        "induction-formation": lambda **_: formation(),
+        "induction-maps": lambda period, **_: maps(period),
+        "induction-ablate": lambda **_: ablation(),
+        "induction-ablate-chosen": lambda heads, **_: Without(heads, 0.5, 0.55),
+        "induction-text": lambda models: in_text(list(models)),
+    }
+    return probes_here
 
 
 # Before and while it trains.
@@ -95,7 +91,7 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text, probe):
     assert any("class CausalSelfAttention" in block.value for block in page.code)
     assert Store().runs() == []
     assert "No model of Shakespeare with heads is here." in said(pressed(page, "text"))
-    assert not probe
+    assert not probe.asked
 
 
 def test_train_queues_both_models_and_another_reader_sees_them(text):
@@ -112,7 +108,7 @@ def test_running_models_are_drawn_as_far_as_they_are(text):
     measure(state="running", last=200)
     page = opened()
     assert f"Running: step 200 of {LAST}" in said(page)
-    assert "Your guesses are answered here when both models have ended." in said(page)
+    assert "Your guesses are answered here when every model has ended." in said(page)
     accuracy, loss, score = charts(page)
     for chart, metric in ((accuracy, ACCURACY), (loss, LOSS), (score, SCORE)):
         rows = [row for row in chart["curves"] if row["kind"] == "mean"]
@@ -219,7 +215,6 @@ def test_scrubbing_takes_scores_maps_and_words_along(text, probe):
     page.select_slider(key="induction.at").set_value(LAST)
     rerun(page)
     assert "The token before it gets **0.90**" in said(page)
-    assert len([one for one in probe if one[0] == "formation"]) == 3, "asked again, answered from the cache"
 
 
 def test_the_two_maps_stand_side_by_side_with_sentence_and_table(text, probe):
@@ -236,7 +231,7 @@ def test_the_two_maps_stand_side_by_side_with_sentence_and_table(text, probe):
     assert len(tables[1]) == 5
     page.segmented_control(key="induction.period").set_value(11)
     rerun(page)
-    assert ("maps", "--run", probe[1][2], "--period", "11") in probe
+    assert [given["period"] for name, given in probe.asked if name == "induction-maps"] == [12, 11]
     assert "what came after *bu* the first time, da (5), gets **0.00**" in said(page)
     page.selectbox(key="induction.left").set_value("2.4")
     rerun(page)
@@ -257,30 +252,27 @@ def test_a_map_is_the_document_and_its_mask_is_the_future():
 
 
 def test_a_model_without_a_pair_says_why(text, probe, monkeypatch):
-    one_layer = {
-        **formation(None),
-        **NO_ROLES,
-        "scores": [{"previous_token": [[0.3, 0.1]], "prefix_matching": [[0.05, 0.06]]} for _ in STEPS],
-        "pairs": [None] * len(STEPS),
-    }
+    low = {"previous_token": [[0.3, 0.1]], "prefix_matching": [[0.05, 0.06]]}
+    without_pairs = {"scores": [low] * len(STEPS), "pairs": [None] * len(STEPS)}
+    one_layer = formation(None, **NO_ROLES, **without_pairs)
     assert "There is no later layer here, so none can." in induction_formation.formed_words(one_layer, None)
     assert "the highest scores are 0.30 and 0.06" in induction_formation.formed_words(one_layer, None)
     assert induction_maps.best(one_layer, "previous_token") == [0, 0]
     assert induction_maps.best(one_layer, "prefix_matching") == [0, 1]
     assert induction_formation.sharing(one_layer) == ""
-    without = {**ablation(), **NO_ROLES, "sets": {}}
+    without = ablation(**NO_ROLES, sets={})
     assert "No pair stands in this model" in induction_ablation.words(without)
 
 
 def test_the_reader_chooses_whom_to_look_into(text, probe):
     measure(seeds=(0, 1))
     page = opened(seeds="0,1", seed="1", of="one-layer")
-    assert "quick budget, seed 1." in said(page)
+    assert f"{LAST} steps, seed 1." in said(page)
     run = next(r for r in Store().runs() if r.spec.variant == "one-layer" and r.spec.seed == 1)
     pressed(page, "find")
-    assert probe[0] == ("formation", "--run", str(Store().directory(run.id)))
+    assert probe.asked[0] == ("induction-formation", {"run": Store().directory(run.id)})
     page = opened(seeds="0", seed="1")
-    assert "Seed 1 is none of those trained here: 0. Used: 0." in said(page)
+    assert "There is no model of seed 1 here, only of 0. Used: 0." in said(page)
     rerun(page)
     assert page.query_params["seed"] == "0"
 
@@ -302,17 +294,17 @@ def test_what_a_link_names_and_the_model_has_not_is_said(text, probe):
 def test_a_run_without_kept_weights_has_no_steps_to_show(text, probe):
     measure(kept=())
     page = opened()
-    assert "Of this model only the end is here. Train it above for its steps." in said(page)
-    pressed(page, "find")
-    assert not probe
+    only_the_end = "Of this model only the final weights are available. Train it above for its steps."
+    assert only_the_end in said(page)
+    assert not probe.asked
 
 
-def test_what_cannot_be_measured_is_told(text, monkeypatch):
-    def refused(*_):
-        raise ValueError("It could not be measured: no room")
+def test_what_cannot_be_measured_is_told(text, probes_here):
+    def refused(**_):
+        raise Unavailable("It could not be measured: no room")
 
     measure()
-    monkeypatch.setattr(probes, "measured", refused)
+    probes_here.answers |= dict.fromkeys(("induction-formation", "induction-ablate"), refused)
     page = opened()
     for name in ("find", "ablate", "steps"):
         page = pressed(page, name)
@@ -325,7 +317,7 @@ def test_what_cannot_be_measured_is_told(text, monkeypatch):
 def test_ablation_names_what_is_left_and_who_shares_the_work(text, probe):
     measure()
     page = opened()
-    assert "Takes a few seconds, in a process of its own" in said(page)
+    assert page.button(key="induction.ablate").help == "Takes about 2 s."
     page = pressed(page, "ablate")
     rows = lines(page, "taken away")
     assert rows["nothing taken away"]["zero"] == "**99.0 %**"
@@ -350,7 +342,7 @@ def test_heads_of_the_readers_are_taken_away_together(text, probe):
     page.pills(key="induction.heads").set_value(["1.2", "2.4"])
     rerun(page)
     assert page.query_params["heads"] == "1.2,2.4"
-    assert probe[-1][-2:] == ("--heads", "1.2,2.4")
+    assert probe.asked[-1][1]["heads"] == [Head(0, 1), Head(1, 3)]
     (own,) = (row for row in cells(page, "taken away") if "yours: 1.2 and 2.4" in row["taken away"])
     assert own["zero"] == ":red[50.0 %]"
     assert {row["slot"] for row in charts(page)[-1]["dots"]} == {"blue", "violet", "gray", "sky"}
@@ -358,10 +350,10 @@ def test_heads_of_the_readers_are_taken_away_together(text, probe):
 
 def test_shared_work_and_a_whole_layer_are_said():
     found = ablation()
-    found["single"][0]["zero"] = 0.98
+    found.single[0] = replace(found.single[0], zero=0.98)
     assert "the two share the work, and none is needed alone" in induction_ablation.words(found)
-    found["sets"]["previous"]["heads"] = [[0, h] for h in range(4)]
-    found["growing"]["previous"] *= 2
+    found.sets["previous"] = replace(found.sets["previous"], heads=[Head(0, h) for h in range(4)])
+    found.growing["previous"] *= 2
     assert "They are all of layer 1" in induction_ablation.words(found)
 
 
@@ -373,7 +365,7 @@ def test_seeds_stand_in_a_table_and_the_steps_are_looked_for_when_asked(text, pr
     assert rows[1]["one layer above it"] == "5.0 points"
     assert "over 95 % of the second half on **3 of 3** seeds" in said(page)
     page = pressed(page, "steps")
-    assert [one[0] for one in probe] == ["formation"] * 3
+    assert probe.names == ["induction-formation"] * 3
     rows = cells(page, "yours")
     assert [row["forms at"] for row in rows[:3]] == ["step 300"] * 3
     assert rows[3]["two layers"].startswith("**98.0 %** :gray[± 1.0 %]")
@@ -382,35 +374,42 @@ def test_seeds_stand_in_a_table_and_the_steps_are_looked_for_when_asked(text, pr
 
 
 def test_models_of_shakespeare_are_asked_and_none_with_a_pair_is_said_plainly(text, probe, monkeypatch):
-    there = {"a head": (induction_probe.Path("/a"), "shipped, seed 0")}
-    monkeypatch.setattr(induction_probe, "text_models", lambda: there)
+    there = {"a head": Weights(Path("/a"), "shipped, seed 0", 0)}
+    monkeypatch.setattr(induction_probe, "text_models", lambda _: there)
     page = pressed(opened(), "text")
-    assert probe == [("text", "--model", "a head=/a")]
+    assert probe.asked == [("induction-text", {"models": {"a head": Path("/a")}})]
     words = said(page)
     assert "**No such pair** in *a head*." in words
     assert "It has one layer: there is no later one" in words
     assert "highest previous-token score of all is 0.21, the highest prefix-matching score 0.01" in words
-    assert "Weights: a head: shipped, seed 0." in words
+    assert "Weights: shipped, seed 0." in words
     assert cells(page, "model, head")[0]["previous, random"] == "**0.21**"
-    two = in_text(["a", "b"])
-    two["rows"][0] |= {
+    deep = {
         "layers": 2,
-        "pair": [[0, 0], [1, 0]],
         "random": {"previous_token": [[0.7], [0.0]], "prefix_matching": [[0.0], [0.8]]},
     }
+    two = in_text(["a", "b"], **deep, pair=[[0, 0], [1, 0]])
     told = induction_text.words(two)
     assert "**a** has a pair: 1.1 looks one token back with 0.70, 2.1 finds what came after with 0.80" in told
     assert "1 of 2 has one layer" in told
-    two["rows"][0]["pair"] = None
+    two = in_text(["a", "b"], **deep)
     assert "**No such pair** in any of these 2 models." in induction_text.words(two)
     assert "More than one layer, and still no pair: *a*." in induction_text.words(two)
 
 
 def test_shipped_models_of_a_text_are_found_and_those_without_heads_left_out(home):
-    found = induction_probe.text_models()
+    found = AppTest.from_function(_text_models).run().session_state["found"]
     assert "one head added, with positions" in found
-    assert all(path.exists() for path, _ in found.values())
+    assert all(one.path.exists() for one in found.values())
     assert not any("average" in name for name in found)
+
+
+def _text_models():
+    import streamlit as st
+
+    from lab.sections.induction import probe
+
+    st.session_state["found"] = probe.text_models("key")
 
 
 # Files, links, one real run.
@@ -495,7 +494,6 @@ def test_two_tiny_models_are_trained_and_looked_into(text, monkeypatch):
     for name in ("find", "ablate", "steps"):
         page = pressed(page, name)
     words = said(page)
-    assert "Scored 3 steps in" in words
     assert "A pair stands at none of these steps to the end" in words
     assert "No pair stands in this model" in words
     assert [row["forms at"] for row in cells(page, "yours")] == [":red[never]", ":gray[–]"]
@@ -509,6 +507,6 @@ def test_two_tiny_models_are_trained_and_looked_into(text, monkeypatch):
 
 
 def induction_probe_sweep(store):
-    from lab.bench.sweep import Sweep
+    from lab.bench import Request, Sweep
 
-    return Sweep.of(INDUCTION, [run.spec for run in store.runs()], store)
+    return Sweep.of(INDUCTION, [run.spec for run in store.runs()], Request())

@@ -208,7 +208,7 @@ def test_gradients_are_measured_when_asked_for(text, monkeypatch):
         asked.append((module, *arguments))
         return {**DOCUMENT, "rows": [{**row, "seed": int(arguments[1])} for row in DOCUMENT["rows"]]}
 
-    monkeypatch.setattr(norm_start.probing, "measured", measured)
+    monkeypatch.setattr(norm_start.probes, "measured", measured)
     page = opened(seeds="0,1")
     assert not asked
     page.button(key="norm.measure").click()
@@ -238,7 +238,7 @@ def test_gradients_that_cannot_be_measured_are_told(text, monkeypatch):
     def refused(*_):
         raise ValueError("It could not be measured: no room")
 
-    monkeypatch.setattr(norm_start.probing, "measured", refused)
+    monkeypatch.setattr(norm_start.probes, "measured", refused)
     page = opened()
     page.button(key="norm.measure").click()
     rerun(page)

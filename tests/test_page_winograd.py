@@ -1,18 +1,16 @@
 """The page Winograd: training on a reader's own sentences, and what its sections say of what was trained."""
 
-import contextlib
-import io
 import json
 
 import pytest
 
+from engine.circuits.results import Score
 from engine.data.languages import shelf
 from engine.data.languages.winograd import CLOSED
-from engine.probes import winograd as probe
+from engine.probes.results.winograd import Answer
 from engine.runs import dispatcher, trainer
 from engine.runs.store import Store
 from engine.system import device, files
-from lab import probes
 from lab.sections.winograd import graph as winograd_graph
 from tests.apptest import cells, charts, open_page, rerun, said
 from tests.winograd_models import SMALL, WORDS, measured
@@ -40,27 +38,6 @@ def machine(home, no_reference, monkeypatch, one_thread):
 def small(weights):
     """The four models of the small language, trained."""
     return measured(shelf.keep(SMALL), weights, SHARES)
-
-
-@pytest.fixture
-def here(monkeypatch):
-    """Probes answered in this process, which is quicker. Returns what was asked, in order."""
-    asked, kept = [], {}
-
-    def measured(module, *arguments):
-        assert module == "engine.probes.winograd"
-        if arguments not in kept:
-            asked.append(arguments[0])
-            out, err = io.StringIO(), io.StringIO()
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = probe.main(["--json", *arguments])
-            if code:
-                raise ValueError(err.getvalue().strip())
-            kept[arguments] = json.loads(out.getvalue())
-        return kept[arguments]
-
-    monkeypatch.setattr(probes, "measured", measured)
-    return asked
 
 
 def opened(**query):
@@ -107,7 +84,7 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do():
     assert page.button(key="winograd.train").label == "Train four models"
     words = said(page)
     assert "No runs yet. Make your two guesses, then train." in words
-    assert words.count("Train the models above first.") == 4
+    assert words.count("There is no such model here.") == 4
     assert "36 words; 960 sentences to train on and 960 held out" in words
     rules = [row["text"] for row in charts(page)[0]["rules"] if row["text"]]
     assert [rule.replace("\u00a0", " ") for rule in rules] == [
@@ -135,7 +112,7 @@ def test_results_answer_the_guess_over_epochs():
     measured("winograd-closed", {}, SHARES)
     page = opened(bag="above")
     words = said(page)
-    assert "You guessed *above chance*. The bag of words is right in **28.0 %**, below a coin." in words
+    assert "You guessed *above chance*. The bag of words is right in **28.0 %**, below chance." in words
     assert "It names the wrong noun of the pair in **50.0 %** and neither in 22.0 %" in words
     assert "One block answers 93.0 %, two **100.0 %**." in words
     chart = charts(page)[0]
@@ -187,13 +164,13 @@ def test_the_open_version_says_that_its_words_give_it_away():
     shares = {**SHARES, "average": (1.0, 0.0, 0.0)}
     measured("winograd-open", {}, shares, experiment="winograd-open")
     words = said(opened(version="open"))
-    assert "right in **100.0 %**, above a coin. Here the class of a noun gives the answer away" in words
+    assert "right in **100.0 %**, above chance. Here the class of a noun gives the answer away" in words
 
 
 # The reader's own language.
 
 
-def test_a_link_holds_the_whole_state(small):
+def test_a_link_holds_the_whole_state(small, probes_here):
     query = {
         **WORDS, "budget": "quick", "seeds": "0", "bag": "at", "read": "both", "model": "one-block",
         "x": "cat", "y": "hill", "a": "slow", "b": "steep", "head": "2", "how": "zero", "of": "3",
@@ -249,7 +226,7 @@ def test_a_bad_list_of_words_is_one_sentence_and_trains_nothing(changes, sentenc
     assert not (shelf.paths.DATA / "languages").exists()
 
 
-def test_edited_words_are_another_language_with_its_own_runs(small):
+def test_edited_words_are_another_language_with_its_own_runs(small, probes_here):
     page = opened(**WORDS)
     assert "Done in" in said(page)
     page = chosen(page, "text_area", "nouns", f"{WORDS['nouns']} fox")
@@ -262,7 +239,7 @@ def test_edited_words_are_another_language_with_its_own_runs(small):
     assert shelf.load(specs[0].corpus).nouns == (*SMALL.nouns, "fox")
 
 
-def test_a_word_that_is_gone_is_not_looked_at_any_more(small):
+def test_a_word_that_is_gone_is_not_looked_at_any_more(small, probes_here):
     page = opened(**WORDS, x="path")
     page = chosen(page, "text_area", "nouns", "dog road cat hill cow")
     assert page.selectbox(key="winograd.x").value == "dog"
@@ -289,8 +266,8 @@ def test_a_typed_sentence_fills_the_boxes_and_a_wrong_one_is_explained():
     assert "'ate' is no word of this language" in said(page)
 
 
-def test_two_equal_nouns_are_one_sentence(small):
-    page = pressed(opened(**WORDS, x="dog", y="dog"), "maps")
+def test_two_equal_nouns_are_one_sentence(small, probes_here):
+    page = opened(**WORDS, x="dog", y="dog")
     assert "Both nouns are 'dog'; choose two that differ." in said(page)
 
 
@@ -306,10 +283,7 @@ def test_from_the_click_to_the_maps_with_real_training(monkeypatch):
     assert "Done in" in words
     assert "The bag of words is right in **" in words
     assert all(row["yours"].startswith("**") for row in cells(page, "right answers"))
-    page = pressed(page, "maps")  # in a process of its own, as for a reader
-    words = said(page)
-    assert "Measured in" in words
-    assert "model: yours, run #4, 20 steps, seed 0" in words
+    assert "Weights: yours, run #4, 20 steps, seed 0." in words  # answered by the worker, as for a reader
     assert "too **tired** , so the …" in words
     other = opened(**WORDS, steps="20")  # another reader, the same link
     assert cells(other, "right answers") == cells(page, "right answers")
@@ -318,10 +292,9 @@ def test_from_the_click_to_the_maps_with_real_training(monkeypatch):
 # What is inside.
 
 
-def test_every_section_after_its_press_and_after_edits(small, here):
+def test_every_section_after_its_press_and_after_edits(small, probes_here):
     page = opened(**WORDS, read="second")
-    assert here == []
-    page = pressed(page, "maps")
+    assert probes_here.names == ["winograd-cut", "winograd-maps"]  # the quick ones are there at once
     words = said(page)
     assert "**Block 2**" in words
     assert "Mean: " in words
@@ -333,7 +306,8 @@ def test_every_section_after_its_press_and_after_edits(small, here):
     assert moved == ["**adj. (11)**"]
 
     page = pressed(page, "circuit")
-    assert here == ["maps", "circuit", "effects"]
+    quick = ["winograd-cut", "winograd-maps"]
+    assert probes_here.names == sorted([*quick, "winograd-circuit", "winograd-effects"])
     graph = next(chart for chart in charts(page) if "edges" in chart)
     assert {row["head"] for row in graph["heads"]} == {f"{b}.{h}" for b in (1, 2) for h in (1, 2, 3, 4)}
     chosen_edge = page.selectbox(key="winograd.edge").value
@@ -343,9 +317,10 @@ def test_every_section_after_its_press_and_after_edits(small, here):
     assert "held-out sentences 100.0 % were right and **" in said(page)
 
     page = chosen(page, "selectbox", "edge", page.selectbox(key="winograd.edge").options[0])
-    assert here == ["maps", "circuit", "effects"]  # a cut costs nothing more
+    assert len(probes_here.asked) == 4  # a cut costs nothing more
     page = chosen(page, "selectbox", "a", "slow")
-    assert here[3:] == ["maps", "effects"]  # what depends on the sentence, and no more
+    again = sorted(name for name, _ in probes_here.asked[4:])
+    assert again == ["winograd-cut", "winograd-effects", "winograd-maps"]  # what depends on the sentence
 
     page = pressed(page, "proof")
     words = said(page)
@@ -358,60 +333,60 @@ def test_every_section_after_its_press_and_after_edits(small, here):
     assert len(cells(page, "stream ends after")) == 5
 
 
-def test_taking_heads_out_changes_the_accuracy(small, here):
-    page = pressed(opened(**WORDS), "any")
-    assert here == ["cut"]
+def test_taking_heads_out_changes_the_accuracy(small, probes_here):
+    page = opened(**WORDS)
     before = said(page)
     page = chosen(page, "segmented_control", "how", "zero")
     accuracies = set()
     for head in "1234":
         page = chosen(page, "selectbox", "of", head)
         accuracies.add(next(line for line in said(page).splitlines() if line.startswith("Of 60 held-out")))
-    assert here[1:] == ["ablated"] * 4
+    assert probes_here.names.count("winograd-ablated") == 4
     assert len(accuracies | {next(line for line in before.splitlines() if line.startswith("Of 60"))}) > 1
 
 
-def test_an_edge_that_cannot_be_is_one_sentence(small, here):
-    page = pressed(opened(**WORDS, query="3", key="9"), "any")
+def test_an_edge_that_cannot_be_is_one_sentence(small, probes_here):
+    page = opened(**WORDS, query="3", key="9")
     assert "the key position is 9, ahead of its query" in said(page)
 
 
-def test_an_edge_of_another_model_is_named_and_replaced(small, here):
+def test_an_edge_of_another_model_is_named_and_replaced(small, probes_here):
     page = pressed(opened(**WORDS, edge="9.9-decision-adjective"), "circuit")
     assert "This model has no look 9.9-decision-adjective." in said(page)
 
 
-def test_one_block_has_no_second_hop(small, here):
+def test_one_block_has_no_second_hop(small, probes_here):
     page = opened(**WORDS, model="one-block")
-    page = pressed(pressed(page, "proof"), "maps")
+    page = pressed(page, "proof")
     words = said(page)
     assert "One block has no second hop, so there is no route to tell." in words
     assert "**Block 2**" not in words
     assert page.selectbox(key="winograd.block").options == ["1"]
 
 
-def test_a_shipped_model_is_looked_into_when_none_is_trained(no_reference, weights):
+def test_a_shipped_model_is_looked_into_when_none_is_trained(no_reference, weights, probes_here):
     folder = no_reference / "winograd-closed"
     folder.mkdir()
     (folder / "two-blocks.safetensors").write_bytes(weights["two-blocks"].read_bytes())
-    assert said(opened()).count("Model: shipped, seed 10") == 4
-    assert "Model: shipped" not in said(opened(**WORDS))
+    assert "Weights: shipped, 1,500 steps, seed 10." in said(opened())
+    assert "Weights: shipped" not in said(opened(**WORDS))
 
 
-def test_the_costliest_edge_is_one_that_flips_an_answer(small, here):
+def test_the_costliest_edge_is_one_that_flips_an_answer(small, probes_here):
     page = pressed(opened(**WORDS), "circuit")
     page_edges = next(chart for chart in charts(page) if "edges" in chart)["edges"]
     assert any(row["slot"] == "red" for row in page_edges)
-    assert winograd_graph.flips(
-        {"answers": [{"named": "dog"}, {"named": "road"}]},
-        winograd_graph.Look(0, 1, "decision", "adjective", {"answers": [{"named": "dog"}, {"named": "dog"}]}),
-    ) == [False, True]
+    answers = [Answer("tired", "dog", "road", 1.0, 0.0, named, []) for named in ("dog", "road", "dog", "dog")]
+    score = Score(1.0, 0.0, 0.0, 1.0, 1)
+    look = winograd_graph.Look(0, 1, "decision", "adjective", 0.5, 0.2, True, score, answers[2:])
+    graph = winograd_graph.Graph(None, [], [look], answers[:2], [])
+    assert winograd_graph.flips(graph, look) == [False, True]
 
 
 # Over seeds.
 
 
-def test_seeds_are_trained_and_then_scored(weights, here):
+def test_seeds_are_trained_and_then_scored(weights, probes_here):
     page = pressed(opened(**WORDS), "score-train")
     runs = Store().runs()
     assert [run.spec.seed for run in runs] == [10, 11, 12, 13, 14]
@@ -421,7 +396,7 @@ def test_seeds_are_trained_and_then_scored(weights, here):
     seeds = (10, 11, 12, 13, 14)
     measured(shelf.keep(SMALL), weights, SHARES, seeds=seeds, variants=("two-blocks",))
     page = rerun(page)  # it was asked for in this session: it goes on by itself
-    assert here == ["score"] * 5
+    assert probes_here.names.count("winograd-score") == 5
     rows = cells(page, "seed: route")
     assert [row["seed: route"].partition(":")[0] for row in rows] == ["10", "11", "12", "13", "14"]
     words = said(page)
@@ -442,15 +417,14 @@ def test_the_page_loads_no_torch(python):
         f"page.query_params['nouns'] = {WORDS['nouns']!r}\n"
         "page.query_params['version'] = 'yours'\n"
         "page.run()\n"
-        "page.button(key='winograd.maps').click().run()\n"
         "print('torch' in sys.modules, bool(page.exception), len(page.table))\n"
     )
     ended = python("-c", script)
     assert ended.stdout.split() == ["False", "False", "2"], ended.stderr
 
 
-def test_a_run_s_checkpoint_names_whose_it_is(small):
+def test_a_run_s_checkpoint_names_whose_it_is(small, probes_here):
     words = said(opened(**WORDS))
     run = next(run for run in Store().runs() if run.spec.variant == "two-blocks")
-    assert f"Model: yours, run #{run.id}, {run.spec.budget.steps:,} steps, seed 0" in words
+    assert f"Weights: yours, run #{run.id}, {run.spec.budget.steps:,} steps, seed 0" in words
     assert files.last_record(Store().directory(run.id))["step"] == run.spec.budget.steps

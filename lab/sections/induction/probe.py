@@ -10,7 +10,7 @@ from engine.chapter.language_experiments import INDUCTION
 from engine.models.config import WITHOUT_HEADS
 from engine.system import files
 from lab import weights
-from lab.bench.sweep import Sweep
+from lab.bench import Sweep
 from lab.weights import YOURS, Weights
 
 FOUND = "found"  # stands for the head that has the role
@@ -64,13 +64,6 @@ def text_models(key: str) -> dict[str, Weights]:
                 if one := weights.own(rung.config):
                     own.setdefault(rung.title, one)
     return own if weights.switch(key, weights.usual(ready, list(own.values()))) == YOURS else ready
-
-
-def period_in(text: str) -> int:
-    """From the URL. Raises ValueError: when the page offers no such period."""
-    if text not in map(str, PERIODS):
-        raise ValueError(f"period is {text!r}; allowed: {', '.join(map(str, PERIODS))}.")
-    return int(text)
 
 
 def heads_in(text: str) -> list[str]:
