@@ -1,17 +1,22 @@
-"""Helpers of every page: numbers as text, a reader's text as it is, settings in the URL."""
+"""A page's settings, each declared once: name, label, options, default, place in the URL, widget."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.common import user_key_from_element_id
 
+from engine.system.errors import InvalidInput, LabError
+from engine.system.numbers import whole_number
+from lab.shell.watch import Watched
 from lab.words import count, plain
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 MAX_VALUE = 400  # characters of a setting in the URL
+Widget = Literal["buttons", "pills", "list", "slider"]
 
 
 def one_of(name: str, options: Sequence[str]) -> Callable[[str], str]:
@@ -19,7 +24,7 @@ def one_of(name: str, options: Sequence[str]) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text not in options:
-            raise ValueError(f"{name} is {text!r}; allowed: {', '.join(options)}.")
+            raise InvalidInput(f"{name} is {text!r}; allowed: {', '.join(options)}.")
         return text
 
     return parse
@@ -29,16 +34,12 @@ def whole(name: str, low: int, high: int) -> Callable[[str], int]:
     """A parser of a setting that accepts whole numbers in a range only."""
 
     def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
-            raise ValueError(f"{name} is {text!r}; allowed: a whole number from {low:,} to {high:,}.")
-        return int(text)
+        number = whole_number(text, low, high)
+        if number is None:
+            raise InvalidInput(f"{name} is {text!r}; allowed: a whole number from {low:,} to {high:,}.")
+        return number
 
     return parse
-
-
-def as_it_is(text: str) -> str:
-    """A parser that accepts any text."""
-    return text
 
 
 def hold(key: str, default: object) -> None:
@@ -62,33 +63,157 @@ def _sent() -> set[str | None]:
     return {user_key_from_element_id(widget.id) for widget in found}
 
 
+class Setting(Generic[T]):
+    """One setting: its value now, and the widget that changes it.
+
+    widget: draws it, given its label and key; it takes what ``draw`` is given, a width for example.
+    """
+
+    def __init__(self, key: str, label: str, widget: Callable[..., object] | None = None) -> None:
+        self.key = key
+        self.label = label
+        self._widget = widget
+
+    @property
+    def value(self) -> T:
+        """As the widget or the URL has it."""
+        found: T = st.session_state[self.key]
+        return found
+
+    @value.setter
+    def value(self, value: T) -> None:
+        """Set it: before its widget is drawn, or in a callback."""
+        st.session_state[self.key] = value
+
+    def draw(self, **how: Any) -> None:
+        """Put the widget where this is called. how: passed on to it."""
+        assert self._widget is not None, f"{self.key} has no widget"
+        self._widget(how.pop("label", self.label), key=self.key, **how)
+
+
 class Settings:
     """A page's settings, each in the URL under its name and in the session for the way back.
 
-    ``seed`` puts a setting's value where the widget of the same key finds it; the page then draws that
-    widget. A bad value in the URL becomes one line of ``notices`` and the default; it stays in the URL,
-    and named, until the reader chooses another. (``bind="query-params"`` drops a bad value without a word.)
+    A bad value in the URL becomes one line of ``notices`` and the default; it stays in the URL, and named,
+    until the reader chooses another. (``bind="query-params"`` drops a bad value without a word.)
+
+    watched: what the page is drawn of and may change by itself; ``frame.footer`` looks after it.
     """
 
-    def __init__(self, page: str, names: Sequence[str]) -> None:
+    def __init__(self, page: str, names: Sequence[str] = ()) -> None:
+        """names: of settings that are not declared, though the page has them."""
         self.page = page
-        self.names = tuple(names)
+        self.names = list(names)
+        self.notices: list[str] = []
+        self.watched: list[Watched] = []
+        self._place: Any = None
         self._seeds: dict[str, tuple[Any, Any, Any]] = {}
-        self.notices = [
-            f"{name} is no setting of this page; it has {', '.join(names)}. Nothing was changed."
-            for name in st.query_params
-            if name not in names
-        ]
 
     def key(self, name: str) -> str:
-        """The key of the setting's widget."""
+        """The key of a widget of this page."""
         return f"{self.page}.{name}"
 
-    def seed(self, name: str, parse: Callable[[str], T], default: T, write: Callable[[T], str] = str) -> T:
-        """The setting's value now.
+    def choice(
+        self,
+        name: str,
+        label: str,
+        options: Sequence[T] | Mapping[T, str],
+        default: T | D,
+        *,
+        shown: Callable[[T], str] | None = None,
+        written: Callable[[T], str] = str,
+        widget: Widget = "buttons",
+    ) -> Setting[T | D]:
+        """One of several values; the default again where it is no longer among the options.
 
-        parse: from the URL's text; raises ValueError with what is allowed. write: its inverse.
+        options: a mapping gives their labels. default: None for nothing chosen yet. shown: a value's label.
+        written: a value in the URL.
         """
+        known = {written(option): option for option in options}
+        parse = one_of(name, tuple(known))
+        labels = options.__getitem__ if isinstance(options, Mapping) else None
+        self.seed(name, lambda text: known[parse(text)], default, written)
+        key, more = self.key(name), dict[str, Any]()
+        if st.session_state[key] not in (*options, default):
+            st.session_state[key] = default
+            st.query_params[name] = written(default)  # type: ignore[arg-type]
+        if widget in ("buttons", "pills"):
+            more["required"] = default is not None
+        draw: dict[Widget, Callable[..., object]] = {
+            "buttons": st.segmented_control,
+            "pills": st.pills,
+            "list": st.selectbox,
+            "slider": st.select_slider,
+        }
+
+        def drawn(label: str, **how: Any) -> None:
+            draw[widget](label, list(options), format_func=shown or labels or str, **more, **how)
+
+        return Setting(key, label, drawn)
+
+    def several(
+        self, name: str, label: str, options: Mapping[str, str], default: Sequence[str]
+    ) -> Setting[list[str]]:
+        """Some of several words, joined by commas in the URL, in the order of the options."""
+
+        def parse(text: str) -> list[str]:
+            chosen = text.split(",") if text else []
+            if wrong := [word for word in chosen if word not in options]:
+                allowed = ", ".join(options)
+                raise InvalidInput(f"{name} has {wrong[0]!r}; allowed: {allowed}, separated by commas.")
+            return [word for word in options if word in chosen]
+
+        def drawn(label: str, **how: Any) -> None:
+            st.segmented_control(
+                label, list(options), selection_mode="multi", format_func=options.__getitem__, **how
+            )
+
+        self.seed(name, parse, list(default), ",".join)
+        return Setting(self.key(name), label, drawn)
+
+    def text(
+        self, name: str, label: str, default: str, *, max_chars: int = MAX_VALUE, lines: int = 1
+    ) -> Setting[str]:
+        """Any text. lines: of the box; more than one make it an area."""
+        self.seed(name, str, default)
+        box: Callable[..., object] = st.text_input if lines == 1 else st.text_area
+
+        def drawn(label: str, **how: Any) -> None:
+            box(label, max_chars=max_chars, **({} if lines == 1 else {"height": 28 * lines + 24}), **how)
+
+        return Setting(self.key(name), label, drawn)
+
+    def whole(
+        self, name: str, label: str, low: int, high: int, default: int | D, *, slider: bool = False
+    ) -> Setting[int | D]:
+        """A whole number in a range. default: None for none given. slider: instead of a box."""
+        self.seed(name, whole(name, low, high), default)
+
+        def drawn(label: str, **how: Any) -> None:
+            if slider:
+                st.slider(label, low, high, **how)
+            else:
+                empty = {"value": None} if default is None else {}
+                st.number_input(label, low, high, **{"step": 1, **empty, **how})
+
+        return Setting(self.key(name), label, drawn)
+
+    def value(
+        self, name: str, parse: Callable[[str], T], default: T | D, written: Callable[[T], str] = str
+    ) -> Setting[T | D]:
+        """A setting whose widget the page draws by itself. parse: as in ``seed``."""
+        self.seed(name, parse, default, written)
+        return Setting(self.key(name), name)
+
+    def seed(
+        self, name: str, parse: Callable[[str], T], default: T | D, write: Callable[[T], str] = str
+    ) -> T | D:
+        """The setting's value now, put where the widget of its key finds it.
+
+        parse: from the URL's text; raises InvalidInput with what is allowed. write: its inverse.
+        """
+        if name not in self.names:
+            self.names.append(name)
         self._seeds[name] = parse, default, write
         state, key = st.session_state, self.key(name)
         given = st.query_params.get_all(name)
@@ -98,13 +223,13 @@ class Settings:
             returning = not given and key not in state
             state[key] = state.get(f"{key}:kept", default) if returning else from_url
         hold(key, default)
-        value: T = state[key]
+        value: T | D = state[key]
         if value != from_url:
             notice = None
             if value is None:
                 st.query_params.pop(name, None)
             else:
-                st.query_params[name] = write(value)
+                st.query_params[name] = write(value)  # type: ignore[arg-type]
         if notice:
             self.notices.append(notice)
         state[f"{key}:given"] = st.query_params.get_all(name)
@@ -117,11 +242,16 @@ class Settings:
             self.seed(name, *self._seeds[name])
 
     def _parsed(
-        self, name: str, given: list[str], parse: Callable[[str], T], default: T, write: Callable[[T], str]
-    ) -> tuple[T, str | None]:
+        self,
+        name: str,
+        given: list[str],
+        parse: Callable[[str], T],
+        default: T | D,
+        write: Callable[[T], str],
+    ) -> tuple[T | D, str | None]:
         if not given:
             return default, None
-        used = "none" if default is None else write(default)
+        used = "none" if default is None else write(default)  # type: ignore[arg-type]
         if len(given) > 1:
             quoted = " and ".join(repr(value[:MAX_VALUE]) for value in given[:4])
             return (
@@ -133,13 +263,23 @@ class Settings:
             return default, f"{name} has {got}; allowed: at most {MAX_VALUE}. Used: {used}."
         try:
             return parse(given[0]), None
-        except ValueError as error:
+        except LabError as error:
             return default, f"{error} Used: {used}."
 
+    def keep_place(self) -> None:
+        """Where ``show_notices`` will write: a page's settings are declared all over it."""
+        self._place = st.container()
+
     def show_notices(self) -> None:
-        """What was wrong in the URL, one line each, above the settings."""
-        for notice in self.notices:
-            st.markdown(f":orange[{plain(notice)}]")
+        """What was wrong in the URL, one line each; once every setting of the page is declared."""
+        unknown = [
+            f"{name} is no setting of this page; it has {', '.join(self.names)}. Nothing was changed."
+            for name in st.query_params
+            if name not in self.names
+        ]
+        place = self._place or st.container()
+        for notice in [*unknown, *self.notices]:
+            place.markdown(f":orange[{plain(notice)}]")
 
 
 def user() -> str:

@@ -6,14 +6,12 @@ import streamlit as st
 
 from engine.chapter.experiments import AVERAGES
 from engine.chapter.variants import AVERAGE, AVERAGE_ADDED, AVERAGE_POSITIONS, NO_CONTEXT
-from lab import probes
-from lab.bench import training
-from lab.bench.sweep import difference
-from lab.bench.training import Rows
+from lab import bench, probes
+from lab.bench import Sweep, difference
 from lab.charts import drawing, lines
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.sections.averages.order import order_blindness
-from lab.settings import Settings, as_it_is, hold, whole
+from lab.settings import Settings, hold
 from lab.shell import frame
 from lab.shell.chapter import section
 from lab.shell.styles import style
@@ -27,15 +25,16 @@ PARAGRAPH = (
 )
 
 
-def notice(rows: Rows) -> str:
+def notice(now: Sweep) -> str:
     """What the four figures say, read off the reader's own."""
+    rows = {row.variant: row for row in now.rows()}
     models = (NO_CONTEXT, AVERAGE, AVERAGE_POSITIONS, AVERAGE_ADDED)
     alone, replaced, placed, added = (rows[made.id] for made in models)
     if alone.mean is None or replaced.mean is None:
-        return "A model that diverged says nothing about averages. Train it again with another seed."
+        return "One model diverged, so there is nothing to conclude. Train it again with another seed."
     said = [
-        f"Every earlier token has the same say, so the mean tells nothing of which one matters. In place of "
-        f"the token it makes the model {quantity(replaced.mean / alone.mean)} times as perplexed"
+        f"Every earlier token counts equally, so the mean cannot tell which one matters. In place of the "
+        f"token it multiplies the perplexity by {quantity(replaced.mean / alone.mean)}"
     ]
     if (gap := difference(added, alone)) is not None:
         much = f"{quantity(abs(gap.points))} points{', within seed noise' if gap.noise else ''}"
@@ -60,11 +59,10 @@ def order() -> None:
     )
     settings.again("first", "second")
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        first = st.text_input("One sentence", key=settings.key("first"), max_chars=300, width=400)
-        second = st.text_input(
-            "The same words, otherwise", key=settings.key("second"), max_chars=300, width=400
-        )
-    order_blindness(settings.key("order"), ("average", "average-positions"), first, second)
+        first.draw(width=400)
+        second.draw(width=400)
+    blind = (AVERAGE.id, AVERAGE_POSITIONS.id)
+    order_blindness(settings.key("order"), blind, first.value, second.value)
 
 
 def paragraph() -> None:
@@ -79,11 +77,9 @@ def paragraph() -> None:
     hold(yours, PARAGRAPH)
     hold(shuffled, PARAGRAPH)
     with st.container(horizontal=True):
-        text = st.text_area(
-            "A paragraph", key=yours, height=120, width=training.HALF, persist_state="session"
-        )
+        text = st.text_area("A paragraph", key=yours, height=120, width=bench.HALF, persist_state="session")
         other = st.text_area(
-            "In your order", key=shuffled, height=120, width=training.HALF, persist_state="session"
+            "In your order", key=shuffled, height=120, width=bench.HALF, persist_state="session"
         )
     st.button("Shuffle", key=settings.key("shuffle"), on_click=_shuffle, args=(yours, shuffled), width=160)
     one_line = (" ".join(text.split()), " ".join(other.split()))
@@ -98,13 +94,14 @@ def _shuffle(source: str, target: str) -> None:
 
 def dilution() -> None:
     """How little of a mean is the token it stands at."""
-    st.header("How much of the mean is the present?", anchor=False)
+    st.header("How much of the mean is the current token?", anchor=False)
     st.markdown(
         "At position t the mean has t terms, and the token that is there now is one of them. Added to the "
         "mean instead of lost in it, the same token never falls below half of what the model sees.",
         width=frame.MEASURE,
     )
-    t = st.slider("Position t", 1, CONTEXT, key=settings.key("t"), width=training.HALF)
+    position.draw(width=bench.HALF)
+    t = position.value
     others = f"the other {count(t - 1)} share the rest" if t > 1 else "there is nothing else yet"
     st.markdown(
         f"In the mean the current token has a share of 1/{t} = **{100 / t:.1f} %**; {others}. With the token "
@@ -132,20 +129,21 @@ def _dilution_chart(t: int) -> drawing.Spec:
     return lines.line_chart(shape, drawn)
 
 
-settings = Settings("averages", (*training.NAMES, "first", "second", "t"))
-settings.seed("first", as_it_is, "the dog bit the man")
-settings.seed("second", as_it_is, "the man bit the dog")
-settings.seed("t", whole("t", 1, CONTEXT), 100)
+settings = Settings("averages")
+first = settings.text("first", "One sentence", "the dog bit the man", max_chars=300)
+second = settings.text("second", "The same words in another order", "the man bit the dog", max_chars=300)
+position = settings.whole("t", "Position t", 1, CONTEXT, 100, slider=True)
 
 frame.header(
     SECTION,
     AVERAGES.question,
     "The simplest way to use context is to average it. Train four small language models on Shakespeare, "
     "and see what the average is worth and what it destroys.",
+    settings,
 )
-training.show(AVERAGES, settings, notice)
+bench.train(AVERAGES, settings, questions=bench.best_and_worst(AVERAGES), notice=notice)
 frame.sources(AVERAGES.models, "The code of the four models")
 probes.beside(order)
 probes.beside(paragraph)
 dilution()
-frame.footer(SECTION)
+frame.footer(SECTION, settings)

@@ -6,26 +6,15 @@ from functools import partial
 import streamlit as st
 
 from engine.chapter.experiments import LADDER
-from engine.models.config import ModelConfig
 from engine.probes.registry import BLOCK, SAMPLES
 from engine.probes.results.block import Block
-from engine.runs.spec import RunSpec
-from engine.runs.store import open_store
-from lab import probes, weights
-from lab.bench import instruments
-from lab.bench import training as bench
-from lab.bench.instruments import Choice
-from lab.bench.sweep import Sweep
-from lab.charts import drawing, lines
+from lab import bench, probes, weights
+from lab.bench import Sweep
 from lab.sections.ladder import notice, parts, view
 from lab.sections.ladder import own as ladder_own
 from lab.sections.ladder import samples as ladder_samples
-from lab.sections.ladder.notice import BEST_GUESSES, BUYS_GUESSES
-from lab.sections.ladder.own import of_the_ladder, of_the_reader
-from lab.sections.ladder.parts import WIDTHS
-from lab.sections.ladder.samples import TEMPERATURES
-from lab.settings import Settings, as_it_is, one_of
-from lab.shell import export, frame
+from lab.settings import Settings
+from lab.shell import frame
 from lab.shell.chapter import section
 from lab.words import count, plain
 
@@ -33,48 +22,7 @@ SECTION = section("ladder.py")
 WRITING = "Writing 60 tokens with each model"
 
 
-def guesses() -> None:
-    """The two predictions."""
-    with st.container(horizontal=True):
-        for name, question, options in (
-            ("buys", "Before you train: which part buys the most points?", BUYS_GUESSES),
-            ("best", "And which rung will be best on text it has not seen?", BEST_GUESSES),
-        ):
-            with st.container(width=bench.HALF):
-                st.pills(question, list(options), format_func=options.__getitem__, key=settings.key(name))
-
-
-def training(choice: Choice, now: Sweep, refused: str | None) -> None:
-    """The ladder: settings, curves, the four columns. now: with the reader's own rung, where there is one."""
-    said = bench.instrument_row(LADDER, of_the_ladder(now), settings, choice)
-    shape = bench.chart_frame(LADDER, choice.budget, now.of_the_chapters_text)
-    paused = False
-    with st.container(horizontal=True, vertical_alignment="center", key="figure-title"):
-        st.markdown("**Held-out perplexity** :gray[log scale, lower is better]", width="stretch")
-        if now.unended:
-            paused = st.toggle("Pause live", key="ladder.paused")
-        with st.popover("Export", type="tertiary"):
-            export.downloads(
-                f"{LADDER.id}-{choice.budget}",
-                lambda: lines.line_chart(shape, parts.lines(now.again())),
-                lambda: now.again().table(),
-            )
-
-    def draw(now: Sweep) -> None:
-        rungs = of_the_ladder(now)
-        moving = rungs if rungs.unended else of_the_reader(now)
-        progress = moving.progress if moving.unended else 0.0
-        with st.container(key="figure"):
-            drawing.draw(lines.line_chart(shape, parts.lines(now), progress), key="ladder.chart")
-        buys, best = (st.session_state[settings.key(name)] for name in ("buys", "best"))
-        view.results(now, choice, notice.notice(rungs, buys, best))
-        worth(rungs, choice)
-        by_heart(rungs, choice)
-
-    bench.follow(now, said, draw, refused=refused, paused=paused, told=of_the_ladder)
-
-
-def worth(now: Sweep, choice: Choice) -> None:
+def worth(now: Sweep) -> None:
     """What every part buys beside its parent, and what the chapter says of it."""
     st.header("What does each part buy?", anchor=False)
     st.markdown(
@@ -82,10 +30,10 @@ def worth(now: Sweep, choice: Choice) -> None:
         "worth: points of held-out perplexity taken off, and points per thousand parameters added.",
         width=frame.MEASURE,
     )
-    view.worth(now, choice)
+    view.worth(now)
 
 
-def by_heart(now: Sweep, choice: Choice) -> None:
+def by_heart(now: Sweep) -> None:
     """Two blocks: better on their own text, worse on any other."""
     st.header("Why are two blocks worse than one?", anchor=False)
     st.markdown(
@@ -93,10 +41,10 @@ def by_heart(now: Sweep, choice: Choice) -> None:
         "dropout, on text that was held out and on the batches that they train on.",
         width=frame.MEASURE,
     )
-    view.by_heart(now, choice)
+    view.by_heart(now)
 
 
-def dropout(choice: Choice, ladder: Sweep) -> Sweep:
+def dropout(ladder: Sweep) -> None:
     """The same two models after one pass over the text and after many. ladder: at the chosen budget."""
     st.header("Is dropout worth it after one pass, and after many?", anchor=False)
     st.markdown(
@@ -105,21 +53,20 @@ def dropout(choice: Choice, ladder: Sweep) -> Sweep:
         "but the dropout within each.",
         width=frame.MEASURE,
     )
-    specs, refused = list[RunSpec](), None
-    for name in LADDER.budgets:
-        sweep = ladder
-        if name != choice.budget:
-            sweep, refused = bench.asked((LADDER,), Choice(name, choice.seeds, choice.corpus_id))
-        specs += [spec for spec in sweep.wanted.values() if spec.variant in parts.DROPOUT]
-    both = Sweep.of(LADDER, specs, open_store())
-    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-passes"):
-        instruments.action(both, settings, "Train at both budgets", "passes-", width=190)
-        said = bench.status_line()
-    bench.follow(both, said, lambda now: view.dropout(now, choice.corpus_id or ""), refused=refused)
-    return both
+    sweeps = [bench.requested(ladder.request.with_budget(name), LADDER) for name in LADDER.budgets]
+    specs = [spec for sweep, _ in sweeps for spec in sweep.wanted.values() if spec.variant in parts.DROPOUT]
+    bench.train_also(
+        Sweep.of(LADDER, specs, ladder.request),
+        settings,
+        "passes",
+        "Train at both budgets",
+        view.dropout,
+        refused=sweeps[0][1],
+        width=190,
+    )
 
 
-def sizes(own: ModelConfig | None) -> None:
+def sizes() -> None:
     """Where the parameters are, rung by rung and at any width."""
     st.header("Where are the parameters?", anchor=False)
     st.markdown(
@@ -129,19 +76,10 @@ def sizes(own: ModelConfig | None) -> None:
     )
     with st.container(horizontal=True, gap="medium", key="results-sizes"):
         with st.container(width=bench.TABLE_WIDTH):
-            view.table(parts.sizes_table(own))
-            st.caption(
-                "Counted from the configuration; biases with their matrix. What is not in blocks: token "
-                "table, unembedding, final norm, and the position table, which the first rung lacks."
-            )
+            parts.sizes_table(new).draw()
         with st.container(width=bench.NOTICE_WIDTH):
-            width = st.select_slider(
-                "Width of a block, d_model",
-                WIDTHS,
-                format_func=lambda digits: f"{int(digits):,}",
-                key=settings.key("width"),
-            )
-            view.table(parts.block_table(int(width)))
+            width.draw()
+            parts.block_table(int(width.value)).draw()
 
 
 def linearity() -> None:
@@ -176,92 +114,90 @@ def probe(name: str, title: str, lead: str, draw: Callable[[Block], None]) -> No
         st.caption(f"Weights: {plain(whose)}.")
 
 
-def build(own: ModelConfig | None, refusal: str, choice: Choice, everything: Sweep) -> Sweep:
-    """The reader's own rung: parts to toggle, one button, its figure beside the nearest rung.
-
-    everything: the ladder and that rung, where it can be trained.
-    """
+def build(ladder: Sweep) -> None:
+    """The reader's own rung: parts to toggle, one button, its figure beside the nearest rung."""
     st.header("Build a rung of your own", anchor=False)
     st.markdown(
         "It begins as the chapter’s block. Change any part: trained on the budget, seeds and text chosen "
         "above, it joins the curves and the table at the top.",
         width=frame.MEASURE,
     )
-    ladder_own.toggles(settings)
-    mine = of_the_reader(everything)
-    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-own"):
-        instruments.action(mine, settings, "Train my rung", "own-")
-        said = bench.status_line()
-    if own is None:
-        said.markdown(f":small[:red[{plain(refusal[:1].upper() + refusal[1:])}]]")
-        return mine
-    st.markdown(ladder_own.introduced(own), width=frame.MEASURE)
-    known = ":gray[Train it above, with the ladder.]" if not ladder_own.nearest(own)[1] else None
-    lacks = f":gray[{choice.lacks}]" if choice.lacks else None
+    rung.draw()
+    refused = f":red[{plain(refusal[:1].upper() + refusal[1:])}]" if refusal else None
+    if own and not new:
+        refused = ":gray[Train it above, with the ladder.]"
+    elif missing := ladder.request.missing_input:
+        refused = refused or f":gray[{missing}]"
 
-    def draw(now: Sweep) -> None:
-        with st.container(key="results-own", width=bench.TABLE_WIDTH):
-            view.table(ladder_own.results(own, now))
+    def draw(_: Sweep) -> None:
+        if own:
+            st.markdown(ladder_own.introduced(own), width=frame.MEASURE)
+            with st.container(key="results-own", width=bench.TABLE_WIDTH):
+                ladder_own.results(own, ladder.again()).draw()
 
-    bench.follow(everything, said, draw, refused=lacks or known, told=of_the_reader)
-    return mine
+    mine = ladder_own.of_the_reader(ladder)
+    bench.train_also(mine, settings, "own", "Train my rung", draw, refused=refused)
 
 
-def samples(own: ModelConfig | None) -> None:
+def samples() -> None:
     """What every rung writes after the same words."""
     settings.again("prompt", "temperature")
-    prompt, temperature = (str(st.session_state[settings.key(name)]) for name in ("prompt", "temperature"))
     with probes.section(
         "What does each rung write?",
         "The same beginning for all, and the same random numbers. Perplexity is a figure; this is what it "
         "reads like.",
         "write",
     ):
-        st.text_input("Begins with", key=settings.key("prompt"), max_chars=200, width=400)
-        st.segmented_control(
-            "Temperature", TEMPERATURES, key=settings.key("temperature"), required=True, width="content"
-        )
-        models = ladder_samples.models(settings.key("write"), own)
-        now = (ladder_samples.present(models), prompt, float(temperature))
+        prompt.draw(width=400)
+        temperature.draw(width="content")
+        models = ladder_samples.models(settings.key("write"), new)
+        now = (ladder_samples.present(models), prompt.value, float(temperature.value))
         asked = probes.pressed("Write", settings.key("write"), now, SAMPLES.seconds)
     probes.outdated(asked, now)
     if asked and asked[0]:
-        paths, prompt, warmth = asked
-        place = st.empty()
-        arguments = {"weights": list(paths.values()), "prompt": prompt, "temperature": warmth}
-        if texts := probes.attempt(place, SAMPLES, WRITING, **arguments):
+        paths, begins, warmth = asked
+        arguments = {"weights": list(paths.values()), "prompt": begins, "temperature": warmth}
+        if texts := probes.attempt(st.empty(), SAMPLES, WRITING, **arguments):
             ladder_samples.draw(models, dict(zip(paths, texts, strict=True)))
 
 
-settings = Settings(
-    "ladder", ("budget", "seeds", "text", "buys", "best", "width", *ladder_own.NAMES, "prompt", "temperature")
+settings = Settings("ladder")
+width = settings.choice(
+    "width",
+    "Width of a block, d_model",
+    parts.WIDTHS,
+    "128",
+    shown=lambda digits: f"{int(digits):,}",
+    widget="slider",
 )
+rung = ladder_own.Parts(settings)
+prompt = settings.text("prompt", "Begins with", "ROMEO: I will", max_chars=200)
+temperature = settings.choice("temperature", "Temperature", ladder_samples.TEMPERATURES, "0.8")
+own, refusal = rung.built()
+new = own if own and ladder_own.nearest(own)[1] else None  # on no rung of the ladder yet
+
 frame.header(
     SECTION,
     LADDER.question,
     "A transformer block is a pile of parts. Add them one by one to the average that started it all, train "
     "every rung, and read off what each is worth.",
+    settings,
 )
-settings.seed("buys", one_of("buys", tuple(BUYS_GUESSES)), None)
-settings.seed("best", one_of("best", tuple(BEST_GUESSES)), None)
-settings.seed("width", one_of("width", WIDTHS), "128")
-settings.seed("prompt", as_it_is, "ROMEO: I will")
-settings.seed("temperature", one_of("temperature", TEMPERATURES), "0.8")
-ladder_own.seed(settings)
-choice = bench.choose(LADDER, settings)
-guesses()
-sweep, refused = bench.asked((LADDER,), choice)
-own, refusal = ladder_own.built(settings)
-new = own if own and ladder_own.nearest(own)[1] else None  # on no rung of the ladder yet
-wanted = ladder_own.specs(own, choice) if own and sweep.wanted else []
-joined = Sweep(LADDER, {**sweep.wanted, **{spec.digest: spec for spec in wanted}}, sweep.store)
-training(choice, joined, refused)
+ladder = bench.train(
+    LADDER,
+    settings,
+    questions=notice.QUESTIONS,
+    figure=partial(bench.perplexity, drawn=parts.lines),
+    tables=(parts.results_table,),
+    extra=partial(ladder_own.specs, new),
+    notice=notice.notice,
+    below=(worth, by_heart),
+)
 frame.sources(LADDER.models, f"The code of the {count(len(LADDER.variants))} rungs")
-both = dropout(choice, sweep)
-sizes(new)
+dropout(ladder)
+sizes()
 probes.beside(linearity)
 probes.beside(norms)
-mine = build(own, refusal, choice, joined)
-probes.beside(partial(samples, new))
-bench.watch(joined, both, mine)
-frame.footer(SECTION)
+build(ladder)
+probes.beside(samples)
+frame.footer(SECTION, settings)

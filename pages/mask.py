@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -11,13 +12,12 @@ from engine.chapter.variants import HEAD_ADDED, UNMASKED
 from engine.probes import masks
 from engine.probes.registry import CONSTANTS, EMPTY_ROWS, LEAK_SAMPLE
 from engine.probes.results.leaks import EmptyRow
-from lab import probes
-from lab.bench import training
-from lab.bench.training import Rows
+from lab import bench, probes
+from lab.bench import Sweep
 from lab.charts import drawing
 from lab.sections.mask import charts, parts
 from lab.sections.mask import grid as score_grid
-from lab.settings import Settings, as_it_is, one_of, whole
+from lab.settings import Settings, whole
 from lab.shell import frame
 from lab.shell.chapter import section
 from lab.words import quantity
@@ -37,14 +37,10 @@ def three_ways() -> None:
         width=frame.MEASURE,
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-ways"):
-        st.segmented_control("Tokens", LENGTHS, key=settings.key("tokens"), required=True, width="content")
+        tokens.draw(width="content")
         st.button("Draw other vectors", on_click=_draw_again, width=160)
-        st.caption(
-            f"Standard normal, {masks.WIDTH} wide, float32, seed {st.session_state[settings.key('draw')]}"
-        )
-    found = masks.three_ways(
-        int(st.session_state[settings.key("tokens")]), st.session_state[settings.key("draw")]
-    )
+        st.caption(f"Standard normal, {masks.WIDTH} wide, float32, seed {vectors.value}")
+    found = masks.three_ways(int(tokens.value), vectors.value)
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=WIDE):
             ways = (masks.loop, masks.matrix_product, masks.softmax_of_zeros)
@@ -58,7 +54,7 @@ def three_ways() -> None:
 
 
 def _draw_again() -> None:
-    st.session_state[settings.key("draw")] = random.randrange(10_000)
+    vectors.value = random.randrange(10_000)
 
 
 def _about(found: masks.ThreeWays) -> str:
@@ -78,32 +74,16 @@ def grid() -> None:
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-grid"):
         score_grid.choose(settings)
-        st.segmented_control(
-            "Mask",
-            MASKS,
-            format_func=str.capitalize,
-            key=settings.key("causal"),
-            required=True,
-            width="content",
-        )
-        st.select_slider(
-            "Scores multiplied by",
-            charts.TIMES,
-            format_func=lambda times: f"×{times}",
-            key=settings.key("times"),
-            width=360,
-        )
-    times, causal = (
-        st.session_state[settings.key("times")],
-        st.session_state[settings.key("causal")] == "causal",
-    )
+        mask.draw(width="content")
+        multiplied.draw(width=360)
+    times, causal = multiplied.value, mask.value == "causal"
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=384):
             st.markdown("**Scores** :gray[yours to edit]")
             score_grid.editor(settings)
-            scores = np.array(st.session_state[settings.key("scores")]).reshape(masks.TOKENS, masks.TOKENS)
+            scores = np.array(typed.value).reshape(masks.TOKENS, masks.TOKENS)
             st.caption(
-                "What is typed above the diagonal counts without the mask only."
+                "Scores above the diagonal matter only when the mask is off."
                 if causal
                 else "No mask: all 36 count."
             )
@@ -119,10 +99,6 @@ def grid() -> None:
         with st.container(width=560):
             st.markdown("**Effective tokens** :gray[exp of a row’s entropy]")
             parts.rows_of(once, now, times)
-            st.caption(
-                "Linear: the scores as a layer’s coefficients, each by its share of their absolute sum; "
-                "none where all are 0."
-            )
         with st.container(width=528):
             st.markdown("**Effective tokens of query 6** :gray[log scale across]")
             drawing.draw(charts.hardening_chart(scores, float(times), causal=causal), key="hardening")
@@ -156,7 +132,7 @@ def _read_out(scores: masks.Array, once: masks.Mixture, now: masks.Mixture, time
 
 def mask_value() -> None:
     """Which number stands for "never", and in which type."""
-    st.header("Which number means never?", anchor=False)
+    st.header("Which value should a mask use?", anchor=False)
     st.markdown(
         "A mask needs a score that the softmax turns into 0. −∞ does so by definition; a large negative "
         "number does as long as no score comes near it and the type can hold it.",
@@ -164,19 +140,13 @@ def mask_value() -> None:
     )
     settings.again("type", "size")
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-values"):
-        st.segmented_control("Type", parts.TYPES, key=settings.key("type"), required=True, width="content")
-        st.select_slider(
-            "Size of the scores (standard deviation)",
-            SIZES,
-            format_func=parts.size_label,
-            key=settings.key("size"),
-            width=360,
-        )
+        number_type.draw(width="content")
+        score_size.draw(width=360)
     measured = probes.attempt(st.empty(), CONSTANTS, sizes=list(parts.SIZES))
     if measured is None:
         return
     found = {(one.kind, one.value): one for one in measured}
-    kind, size = st.session_state[settings.key("type")], float(st.session_state[settings.key("size")])
+    kind, size = number_type.value, float(score_size.value)
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=528):
             st.markdown(f"**Weight on what is masked** :gray[{kind}, mean over rows]")
@@ -205,12 +175,7 @@ def nothing_left() -> None:
     )
     if found is None:
         return
-    with st.container(horizontal=True, gap="medium"):
-        with st.container(width=training.TABLE_WIDTH):
-            parts.empty_row_table(found)
-            st.caption("torch as it is installed here, one head with the same weights in all six ways.")
-        with st.container(width=training.NOTICE_WIDTH):
-            st.markdown(_remedies(found))
+    bench.beside("results-empty", [parts.empty_row_table(found)], _remedies(found), "")
 
 
 def _remedies(found: Sequence[EmptyRow]) -> str:
@@ -237,31 +202,37 @@ def leak_test() -> None:
         "one of them can look it up.",
         width=frame.MEASURE,
     )
-    training.show(MASK, settings, notice, low=1.0)
+    bench.train(
+        MASK,
+        settings,
+        questions=bench.best_and_worst(MASK),
+        figure=partial(bench.perplexity, low=1.0),  # under what the chapter prints
+        notice=notice,
+    )
     frame.sources(MASK.models, "The code of the two models")
     probes.beside(cheat)
 
 
 def cheat() -> None:
     """What a model without a mask writes."""
-    st.subheader("What does the cheat write?", anchor=False)
+    st.subheader("What does the model without a mask write?", anchor=False)
     st.markdown(
         "Writing, no model has the answer before it: the next token does not exist yet.", width=frame.MEASURE
     )
     settings.again("prompt")
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-write"):
-        prompt = st.text_input("Begins with", key=settings.key("prompt"), max_chars=200, width=400)
-        asked = probes.pressed("Write", settings.key("write"), prompt, 2 * LEAK_SAMPLE.seconds)
-    probes.outdated(asked, prompt)
+        prompt.draw(width=400)
+        asked = probes.pressed("Write", settings.key("write"), prompt.value, 2 * LEAK_SAMPLE.seconds)
+    probes.outdated(asked, prompt.value)
     if asked is not None:
         parts.samples(MASK.variants, asked, 0)
 
 
-def notice(rows: Rows) -> str:
+def notice(now: Sweep) -> str:
     """What the two figures say, read off the reader's own."""
-    honest, unmasked = (rows[made.id].mean for made in (HEAD_ADDED, UNMASKED))
+    honest, unmasked = (now.row(made.id, MASK.metric).mean for made in (HEAD_ADDED, UNMASKED))
     if honest is None or unmasked is None:
-        return "A model that diverged says nothing about the mask. Train it again with another seed."
+        return "One model diverged, so there is nothing to conclude. Train it again with another seed."
     if unmasked >= honest:
         return "In these steps the unmasked head has not found the answer yet. Give it more."
     return (
@@ -272,29 +243,34 @@ def notice(rows: Rows) -> str:
     )
 
 
-MASKS = ("causal", "none")
-OWN = ("tokens", "draw", "scores", "causal", "times", "type", "size", "prompt")
-
-settings = Settings("mask", (*training.NAMES, *OWN))
-settings.seed("tokens", one_of("tokens", LENGTHS), "6")
-settings.seed("draw", whole("draw", 0, 9_999), 0)
-settings.seed("scores", score_grid.parse, score_grid.PRESETS["example"], score_grid.write)
-settings.seed("causal", one_of("causal", MASKS), "causal")
-settings.seed("times", one_of("times", charts.TIMES), "1")
-settings.seed("type", one_of("type", parts.TYPES), "float32")
-settings.seed("size", one_of("size", SIZES), "10000")
-settings.seed("prompt", as_it_is, "ROMEO: I will")
+settings = Settings("mask")
+tokens = settings.choice("tokens", "Tokens", LENGTHS, "6")
+vectors = settings.value("draw", whole("draw", 0, 9_999), 0)
+typed = settings.value("scores", score_grid.parse, score_grid.PRESETS["example"], score_grid.write)
+mask = settings.choice("causal", "Mask", ("causal", "none"), "causal", shown=str.capitalize)
+multiplied = settings.choice(
+    "times", "Scores multiplied by", charts.TIMES, "1", shown="×{}".format, widget="slider"
+)
+number_type = settings.choice("type", "Type", parts.TYPES, "float32")
+score_size = settings.choice(
+    "size",
+    "Size of the scores (standard deviation)",
+    SIZES,
+    "10000",
+    shown=parts.size_label,
+    widget="slider",
+)
+prompt = settings.text("prompt", "Begins with", "ROMEO: I will", max_chars=200)
 
 frame.header(
     SECTION,
     MASK.question,
-    "The future, by a triangle of −∞ before a softmax. Turn the average into attention step by step, then "
-    "train one model that may look ahead.",
+    "It hides the future: every score above the diagonal becomes −∞, so the softmax gives it 0. Turn the "
+    "average into attention step by step, then train one model that may look ahead.",
+    settings,
 )
-settings.show_notices()
-settings.notices = []  # the bench says its own
 three_ways()
 grid()
 probes.beside(mask_value)
 leak_test()
-frame.footer(SECTION)
+frame.footer(SECTION, settings)

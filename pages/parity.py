@@ -8,8 +8,8 @@ from engine.probes import zoo
 from engine.probes.registry import PARITY as PARITY_PROBE
 from engine.probes.registry import ZOO
 from engine.sandbox import judge, process
-from lab import probes
-from lab.bench import instruments
+from engine.system.errors import InvalidInput
+from lab import bench, probes
 from lab.charts import drawing
 from lab.sections.parity import parts
 from lab.sections.parity.chart import Comparison, figure
@@ -29,7 +29,7 @@ def seeds_of(text: str) -> str:
     """Seeds in the URL, checked and written as the lab writes them."""
     seeds = parse_seeds(text)
     if len(seeds) > MAX_SEEDS:
-        raise ValueError(f"seeds are {len(seeds)}; allowed: at most {MAX_SEEDS}.")
+        raise InvalidInput(f"seeds are {len(seeds)}; allowed: at most {MAX_SEEDS}.")
     return ",".join(map(str, seeds))
 
 
@@ -49,7 +49,7 @@ def guesses() -> None:
                 PRECISIONS,
             ),
         ):
-            with st.container(width=instruments.HALF):
+            with st.container(width=bench.HALF):
                 st.pills(
                     question,
                     list(options),
@@ -120,7 +120,6 @@ def comparing() -> None:
             parts.beside_the_chapter(comparison, precision)
             if comparison.rows:
                 parts.comparison_table(comparison, precision, **chosen)
-                st.caption(parts.remarks(chosen["scale"]))
         with st.container(width=NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
             guessed = [st.session_state[settings.key(name)] for name in ("largest", "coarsest")]
@@ -192,7 +191,7 @@ def own_code() -> None:
         with st.container(width=640, key="code"):
             code = st.text_area("Your attention", key=key, height=360, persist_state="session")
         with st.container(width=448):
-            pressed = st.button("Check", key=settings.key("check"), width=instruments.BUTTON)
+            pressed = st.button("Check", key=settings.key("check"), width=bench.BUTTON)
             place = st.empty()
             if pressed:
                 place.caption("Loading torch, then running it for at most 10 s")

@@ -7,14 +7,14 @@ from engine.chapter.variants import AVERAGE_ADDED_POSITIONS, HEAD_ADDED, MATRIX,
 from engine.data import corpus
 from engine.probes.registry import ATTENTION
 from engine.probes.results.attention import Steps, steps
-from lab import probes, weights
-from lab.bench import training
-from lab.bench.sweep import Row, difference
-from lab.bench.training import Rows
+from engine.system.errors import LabError
+from lab import bench, probes, weights
+from lab.bench import Cell, Row, Sweep, Table, difference
+from lab.bench.tables import number
 from lab.charts.maps import view
 from lab.charts.maps.panel import labels
 from lab.charts.maps.view import STAGES, Side
-from lab.settings import Settings, as_it_is, whole
+from lab.settings import Settings, whole
 from lab.shell import frame, palette
 from lab.shell.chapter import section
 from lab.words import plain, quantity
@@ -23,10 +23,10 @@ SECTION = section("qkv.py")
 SENTENCE = "the king loves the queen, and the queen loves the king"
 
 
-def notice(rows: Rows) -> str:
+def notice(now: Sweep) -> str:
     """What each part is worth, read off the reader's own figures."""
     models = (AVERAGE_ADDED_POSITIONS, MATRIX, RAW, QUERY_KEY, HEAD_ADDED)
-    equal, matrix, raw, asked, head = (rows[made.id] for made in models)
+    equal, matrix, raw, asked, head = (now.row(made.id, QKV.metric) for made in models)
     return "\n\n".join(
         (
             f"One matrix for every sentence {_against(matrix, equal)} equal weights: it can learn “four "
@@ -52,10 +52,10 @@ def _against(row: Row, other: Row, loses: str = "loses", gains: str = "gains", i
 def steps_of_one_field() -> None:
     """What makes the ladder a control: nothing else differs."""
     st.markdown(
-        "Each model is one field away from its parent. *Equal weights* are the average added to the token, "
-        "with positions; the matrix, the raw scores and the head each change its `mixer` and nothing else, "
-        "and W_Q, W_K change the `mixer` of the raw scores. The head adds W_V to that, again by this one "
-        "field.",
+        "Each model changes one setting of the one before. *Equal weights* are the average added to the "
+        "token, with positions; the matrix, the raw scores and the head each change its `mixer` and nothing "
+        "else, and W_Q, W_K change the `mixer` of the raw scores. The head adds W_V to that, again by "
+        "this one field.",
         width=frame.MEASURE,
     )
 
@@ -65,7 +65,7 @@ def tokens(sentence: str) -> list[str]:
     vocabulary = corpus.shipped_vocabulary()
     try:
         return vocabulary.pieces(vocabulary.encode(f" {sentence.strip()}") if sentence.strip() else [])
-    except ValueError:
+    except LabError:
         return []
 
 
@@ -79,14 +79,8 @@ def inside() -> None:
     )
     settings.again("sentence", "stages", "row")
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.text_input(
-            "Your sentence",
-            key=settings.key("sentence"),
-            max_chars=300,
-            width=training.HALF,
-            on_change=_last_row,
-        )
-    sides = _sides(st.session_state[settings.key("sentence")])
+        sentence.draw(width=bench.HALF, on_change=_last_row)
+    sides = _sides(sentence.value)
     if sides:
         _three_steps(sides)
         _stages(sides)
@@ -94,8 +88,7 @@ def inside() -> None:
 
 def _last_row() -> None:
     """A new sentence is read out at its last token."""
-    pieces = tokens(st.session_state[settings.key("sentence")])
-    st.session_state[settings.key("row")] = max(len(pieces) - 1, 0)
+    row.value = max(len(tokens(sentence.value)) - 1, 0)
 
 
 def _sides(sentence: str) -> list[Side]:
@@ -115,36 +108,41 @@ def _sides(sentence: str) -> list[Side]:
 
 def _three_steps(sides: list[Side]) -> None:
     """Raw scores, then W_Q and W_K, then W_V: what each changes, in numbers."""
-    import pandas as pd
-
     st.subheader("Three steps, in numbers", anchor=False)
     measured = [steps(side.caught) for side in sides]
-    rows = [
-        ("raw x·x", "tokens that score themselves highest", *(f"{s.own_raw} of {s.rows}" for s in measured)),
-        ("", "largest difference from the mirror image", *(f"{s.mirror_raw:.2g}" for s in measured)),
-        ("", "asymmetry", *(f"{s.asymmetry_raw:.2f}" for s in measured)),
-        (
-            "+ W_Q, W_K",
-            "tokens that score themselves highest",
-            *(f"{s.own_score} of {s.rows}" for s in measured),
-        ),
-        ("", "largest difference from the mirror image", *(quantity(s.mirror_score) for s in measured)),
-        ("", "asymmetry", *(f"{s.asymmetry_score:.2f}" for s in measured)),
-        ("+ W_V", "rows in which another key gives most", *(f"{s.moved} of {s.rows}" for s in measured)),
-        ("", "values as alike as keys", *(quantity(s.likeness, 2) for s in measured)),
-    ]
-    table = pd.DataFrame(rows, columns=["step", "measured", *(side.name for side in sides)])
-    with st.container(horizontal=True, gap="medium"):
-        with st.container(width=training.TABLE_WIDTH):
-            st.table(table.map(plain), border="horizontal", hide_index=True)
-            st.caption(
-                "Of the rows that see more than themselves. Asymmetry: 0 when all looks are mutual, 0.71 "
-                "when the two directions have nothing in common. Values as alike as keys: the "
-                "correlation, over all pairs of tokens, of the cosine of their values with that of their "
-                "keys; 1 without W_K and W_V."
-            )
-        with st.container(width=training.NOTICE_WIDTH):
-            st.markdown(_what_to_notice(measured[0], sides[0].name))
+    said: list[tuple[str, str, list[Cell]]] = [
+        ("raw x·x", "tokens that score themselves highest", [_share(s.own_raw, s) for s in measured]),
+        ("", "largest difference from the mirror image", [_short(s.mirror_raw) for s in measured]),
+        ("", "asymmetry", [number(s.asymmetry_raw, two) for s in measured]),
+        ("+ W_Q, W_K", "tokens that score themselves highest", [_share(s.own_score, s) for s in measured]),
+        ("", "largest difference from the mirror image", [number(s.mirror_score) for s in measured]),
+        ("", "asymmetry", [number(s.asymmetry_score, two) for s in measured]),
+        ("+ W_V", "rows whose largest contribution is not their largest weight",
+         [_share(s.moved, s) for s in measured]),
+        ("", "values as alike as keys", [number(s.likeness, two) for s in measured]),
+    ]  # fmt: skip
+    caption = (
+        "Of the rows with several visible keys. Asymmetry: 0 when the scores are symmetric, 0.71 when the "
+        "two directions have nothing in common. Values as alike as keys: do tokens with similar keys have "
+        "similar values? The correlation, over all pairs of tokens, of the cosine of their values with that "
+        "of their keys; 1 without W_K and W_V."
+    )
+    rows = [(plain(step), what, *cells) for step, what, cells in said]
+    table = Table(("step", "measured", *(side.name for side in sides)), rows, caption)
+    bench.beside("results-steps", [table], _what_to_notice(measured[0], sides[0].name), "")
+
+
+def _share(some: int, of: Steps) -> Cell:
+    return Cell(some, f"{some} of {of.rows}")
+
+
+def _short(value: float) -> Cell:
+    return number(value, lambda value: f"{value:.2g}")
+
+
+def two(value: float | None) -> str:
+    """Two decimals."""
+    return quantity(value, 2)
 
 
 def _what_to_notice(found: Steps, name: str) -> str:
@@ -152,7 +150,7 @@ def _what_to_notice(found: Steps, name: str) -> str:
     likeness = "" if found.likeness is None else f": here the correlation is {quantity(found.likeness, 2)}"
     return (
         f"A token’s product with itself is its squared length, so raw scores point at the token itself: "
-        f"{own} rows. And looks are mutual: the mirror image differs by {found.mirror_raw:.2g}.\n\n"
+        f"{own} rows. And scores are symmetric: the mirror image differs by {found.mirror_raw:.2g}.\n\n"
         f"With W_Q and W_K the {name} head scores the token itself highest in {found.own_score} of "
         f"{found.rows} rows, and a token may look for what does not look for it.\n\n"
         f"W_V copies something else than was matched: tokens with like keys need not have like "
@@ -164,54 +162,45 @@ def _stages(sides: list[Side]) -> None:
     """The pipeline small and whole, then the chosen stages large."""
     st.subheader("Stage by stage", anchor=False)
     names = labels(sides[0].caught.pieces)
-    key = settings.key("row")
-    st.session_state[key] = min(st.session_state[key], len(names) - 1)
+    row.value = min(row.value, len(names) - 1)
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments_stages"):
-        st.segmented_control(
-            "Show large",
-            list(STAGES),
-            selection_mode="multi",
-            format_func=lambda stage: STAGES[stage][0],
-            key=settings.key("stages"),
+        stages.draw()
+        st.selectbox(
+            "Row to read out", range(len(names)), format_func=names.__getitem__, key=row.key, width=190
         )
-        st.selectbox("Row to read out", range(len(names)), format_func=names.__getitem__, key=key, width=190)
         colors = palette.current()
-    chosen = [stage for stage in STAGES if stage in st.session_state[settings.key("stages")]]
-    view.strips(sides, chosen, colors)
-    for stage in chosen:
-        view.pair(stage, sides, st.session_state[key], colors)
+    view.strips(sides, stages.value, colors)
+    for stage in stages.value:
+        view.pair(stage, sides, row.value, colors)
     st.caption(
         "Rows are queries, top to bottom; columns are keys. Weights run from 0 to 1 in every map, scores are "
         "coloured about 0 and both heads on one scale. Grey: masked. Point at a cell for its numbers."
     )
     st.markdown(
         "**A map is no explanation by itself.** It shows where a head looks, not what that is good for: the "
-        "untrained head has a map too. What the looking is worth is the ladder’s to say, above: the same "
+        "untrained head has a map too. The ladder above measures how much this helps: the same "
         "model with equal weights, with one matrix for all sentences, with raw scores.",
         width=frame.MEASURE,
     )
 
 
-def _stages_in(text: str) -> list[str]:
-    chosen = text.split(",") if text else []
-    if wrong := [name for name in chosen if name not in STAGES]:
-        raise ValueError(f"stages has {wrong[0]!r}; allowed: {', '.join(STAGES)}, separated by commas.")
-    return [stage for stage in STAGES if stage in chosen]
-
-
-settings = Settings("qkv", (*training.NAMES, "sentence", "stages", "row"))
-last = max(len(tokens(settings.seed("sentence", as_it_is, SENTENCE))) - 1, 0)
-settings.seed("stages", _stages_in, ["weights"], ",".join)
-settings.seed("row", whole("row", 0, last), last)
+settings = Settings("qkv")
+sentence = settings.text("sentence", "Your sentence", SENTENCE, max_chars=300)
+stages = settings.several(
+    "stages", "Show large", {name: label for name, (label, *_) in STAGES.items()}, ["weights"]
+)
+last = max(len(tokens(sentence.value)) - 1, 0)
+row = settings.value("row", whole("row", 0, last), last)
 
 frame.header(
     SECTION,
     QKV.question,
-    "A score that depends on both tokens could be their plain product. Train what is wrong with that, one "
-    "part at a time, then look inside a head on a sentence of yours.",
+    "A score that depends on both tokens could be their plain product. Train five models to see why that is "
+    "not enough, then look inside a head on a sentence of yours.",
+    settings,
 )
-training.show(QKV, settings, notice)
+bench.train(QKV, settings, questions=bench.best_and_worst(QKV), notice=notice)
 steps_of_one_field()
 frame.sources(QKV.models, "The code of the five models")
 probes.beside(inside)
-frame.footer(SECTION)
+frame.footer(SECTION, settings)

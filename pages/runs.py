@@ -5,6 +5,7 @@ import streamlit as st
 from engine.chapter.experiments import EXPERIMENTS
 from engine.runs import dispatcher
 from engine.runs.store import ACTIVE
+from engine.system.errors import InvalidInput
 from engine.system.numbers import whole_number
 from lab.runs import panel, table, view
 from lab.settings import Settings, one_of
@@ -35,7 +36,7 @@ def parse_run(text: str) -> int:
         if ids
         else "none, there are no runs yet"
     )
-    raise ValueError(f"run is {text!r}; allowed: {allowed}.")
+    raise InvalidInput(f"run is {text!r}; allowed: {allowed}.")
 
 
 def parse_states(text: str) -> list[str]:
@@ -43,7 +44,7 @@ def parse_states(text: str) -> list[str]:
     states = [] if text == ALL else text.split(",")
     if any(state not in view.SHOWN_STATES for state in states):
         allowed = f"{ALL}, or some of {', '.join(view.SHOWN_STATES)}, separated by commas"
-        raise ValueError(f"state is {text!r}; allowed: {allowed}.")
+        raise InvalidInput(f"state is {text!r}; allowed: {allowed}.")
     return list(dict.fromkeys(states))
 
 

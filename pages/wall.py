@@ -3,31 +3,31 @@
 import streamlit as st
 
 from engine.memory_wall.setting import CARDS_GB, MAX_TOKENS
-from lab.bench import training
+from lab import bench
 from lab.charts import drawing
 from lab.sections.wall import card, controls, cost, find, parts, results, rows
 from lab.settings import Settings, one_of, whole
 from lab.shell import frame
 from lab.shell.chapter import section
-from lab.shell.watch import redraw_on_change
+from lab.shell.watch import IDLE_SECONDS, redraw_on_change
 
 SECTION = section("wall.py")
 
-settings = Settings("wall", (*parts.NAMES, "card", "mine", "small", "model"))
+settings = Settings("wall")
 settings.seed("card", parts.listed_card, CARDS_GB[0])
 settings.seed("mine", whole("mine", 1, MAX_TOKENS), None)
 settings.seed("small", one_of("small", find.SMALL_GB), find.SMALL_GB[0])
-shape = settings.seed("model", one_of("model", tuple(cost.SHAPES)), "small")
+shape = settings.choice("model", "GPT-2", cost.LABELS, "small")
 
 frame.header(
     SECTION,
     SECTION.question,
     "Attention compares every token with every other. Run one layer at twice the length again and again, "
     "each in a process of its own, until it runs out of memory; then without ever storing the matrix.",
+    settings,
 )
 choice = parts.choose(settings)
 found = rows.look(choice.plan)
-settings.show_notices()
 controls.guesses(settings)
 controls.layer(settings)
 controls.instrument_row(settings, choice, found)
@@ -53,34 +53,22 @@ st.markdown(
     width=frame.MEASURE,
 )
 with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-cost"):
-    st.segmented_control(
-        "GPT-2",
-        list(cost.SHAPES),
-        format_func=cost.LABELS.__getitem__,
-        key=settings.key("model"),
-        required=True,
-    )
-results.figure_title(
+    shape.draw()
+bench.figure_title(
     "Attention’s share",
     "where the matrix is stored",
-    f"attention-share-{shape}",
-    lambda: cost.chart(shape),
-    lambda: cost.csv_rows(shape),
-    "figure-title-cost",
+    f"attention-share-{shape.value}",
+    lambda: cost.chart(shape.value),
+    lambda: cost.csv_rows(shape.value),
+    key="figure-title-cost",
 )
 with st.container(key="figure-cost"):
-    drawing.draw(cost.chart(shape), key="wall.cost")
-with st.container(horizontal=True, gap="medium", key="wall-cost"):
-    with st.container(width=training.TABLE_WIDTH):
-        st.table(cost.shares_table(shape), border="horizontal", hide_index=True)
-        st.caption(cost.REMARK)
-    with st.container(width=training.NOTICE_WIDTH):
-        st.subheader("What to notice", anchor=False)
-        st.markdown(cost.words(shape))
+    drawing.draw(cost.chart(shape.value), key="wall.cost")
+bench.beside("wall-cost", [cost.shares_table(shape.value)], cost.words(shape.value))
 
 redraw_on_change(
     lambda: [rows.look(choice.plan), rows.look(pair)],
     [found, around],
-    1.0 if found.live or around.live else training.IDLE_SECONDS,
+    1.0 if found.live or around.live else IDLE_SECONDS,
 )
-frame.footer(SECTION)
+frame.footer(SECTION, settings)

@@ -18,7 +18,7 @@ def open_page(name, **query):
 def rerun(page):
     """The page once more; nothing a reader does may end in an exception."""
     page.run()
-    assert not page.exception
+    assert not page.exception, [(one.message, one.stack_trace[-3:]) for one in page.exception]
     return page
 
 

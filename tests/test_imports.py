@@ -37,7 +37,7 @@ LAYERS = (
     ("engine.runs",),
     ("engine.benchmarks",),
     ("engine",),  # commands and __main__
-    ("lab.words", "lab.settings"),
+    ("lab.words", "lab.shell.watch", "lab.settings"),
     ("lab.shell",),
     ("lab.charts", "lab.probes", "lab.weights", "lab.bench"),
     ("lab.runs",),

@@ -17,9 +17,8 @@ from engine.runs import dispatcher, estimates, launch
 from engine.runs.store import Store
 from engine.system import paths
 from lab import weights
-from lab.bench import instruments
+from lab.bench import Gap, Request, Row, Sweep, button, difference, request
 from lab.bench.status import of, seconds_left
-from lab.bench.sweep import Gap, Row, Sweep, difference
 from lab.shell import frame
 from lab.weights import Weights
 from lab.words import plain
@@ -102,7 +101,7 @@ def test_train_queues_a_run_a_model_and_a_second_click_none(text):
     assert {run.user for run in runs} == {"local"}
     assert page.button(key="averages.cancel").label == "Cancel"
     assert "Queued, next in turn" in said(page)
-    instruments._train(Sweep.of(AVERAGES, [run.spec for run in runs], Store()))
+    button.train(Sweep.of(AVERAGES, [run.spec for run in runs], Request()))
     assert len(Store().runs()) == 8
 
 
@@ -159,7 +158,7 @@ def test_results_stand_in_four_columns_and_answer_the_guesses(text):
     assert "Done in 18 min 20 s" in words
     assert "You guessed *average added*. The best is **no context**, by 1.2." in words
     assert "You guessed *average replaces*. The worst is **average replaces**, by 2.2." in words
-    assert "4.1 times as perplexed" in words
+    assert "multiplies the perplexity by 4.1" in words
     assert "Mean ± standard deviation over 3 seeds." in words
     assert "Green: within 3 % of the chapter." in words
 
@@ -226,6 +225,23 @@ def test_an_interrupted_sweep_is_resumed_by_the_same_button(text):
     assert {(run.state, run.attempt) for run in Store().runs()} == {("queued", 2)}
 
 
+def test_only_ones_own_runs_are_resumed_from_the_list_as_it_is_now(text):
+    specs, store = launch.specs("averages", "chapter", (0,), text), Store()
+    for reader, some in (("10.0.0.9", specs[:1]), ("local", specs[1:])):
+        store.submit(some, reader)
+    for run in store.runs():
+        store.advance(run.id, "queued", "interrupted")
+    sweep = Sweep.of(AVERAGES, specs, Request("chapter"))
+    others, cancelled, *mine = store.runs()
+    store.advance(cancelled.id, "interrupted", "cancelled")  # after the page was drawn
+    for _ in range(2):
+        button.resume(sweep)
+    assert [store.get(run.id).state for run in (others, cancelled)] == ["interrupted", "cancelled"]
+    assert [store.get(run.id).state for run in mine] == ["queued", "queued"]
+    (new,) = [run for run in store.runs() if run.id > mine[-1].id]
+    assert (new.user, new.digest, new.state) == ("local", others.digest, "queued")
+
+
 def test_a_failure_gives_its_reason_character_for_character(text):
     measure(text, state="failed", step=0, reason=ODD, only=("average",))
     page = opened(budget="chapter")
@@ -268,7 +284,7 @@ def test_seeds_in_the_url_are_taken_and_shown_exactly(text, seeds):
 
 
 def test_seeds_in_the_box_are_held_to_the_same_rules(text):
-    page = opened(seeds=instruments.OWN)
+    page = opened(seeds=request.OWN)
     assert "Type your seeds first" in said(page)
     for wrong in ("1,1", "-1", "18446744073709551616", "abc"):
         page.text_input(key="averages.own_seeds").set_value(wrong)
@@ -293,7 +309,7 @@ def test_choices_go_to_the_url_and_mend_a_bad_one(text):
 
 
 def test_a_text_that_cannot_be_used_gets_one_sentence(text):
-    page = opened(text=instruments.UPLOAD)
+    page = opened(text=request.UPLOAD)
     assert "Bring a text first" in said(page)
     cases = paths.ROOT / "tests" / "cases"
     page.file_uploader[0].set_value(("cp1252.txt", (cases / "cp1252.txt").read_bytes(), "text/plain"))

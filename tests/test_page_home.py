@@ -143,7 +143,7 @@ def test_home_and_runs_load_no_torch(home, python):
     script = f"""
 import sys
 from streamlit.testing.v1 import AppTest
-from engine import device
+from engine.system import device
 device.describe = lambda: device.Device("cpu", "CPU", 0, "2", False)
 page = AppTest.from_file({str(paths.ROOT / "lab" / "app.py")!r}, default_timeout=60).run()
 page.switch_page("../pages/runs.py")

@@ -108,7 +108,7 @@ def test_running_models_are_drawn_as_far_as_they_are(text):
     measure(state="running", last=200)
     page = opened()
     assert f"Running: step 200 of {LAST}" in said(page)
-    assert "Your guesses are answered here when both models have ended." in said(page)
+    assert "Your guesses are answered here when every model has ended." in said(page)
     accuracy, loss, score = charts(page)
     for chart, metric in ((accuracy, ACCURACY), (loss, LOSS), (score, SCORE)):
         rows = [row for row in chart["curves"] if row["kind"] == "mean"]
@@ -507,6 +507,6 @@ def test_two_tiny_models_are_trained_and_looked_into(text, monkeypatch):
 
 
 def induction_probe_sweep(store):
-    from lab.bench.sweep import Sweep
+    from lab.bench import Request, Sweep
 
-    return Sweep.of(INDUCTION, [run.spec for run in store.runs()], store)
+    return Sweep.of(INDUCTION, [run.spec for run in store.runs()], Request())

@@ -320,8 +320,8 @@ def test_no_chart_of_the_page_names_a_colour():
 
 
 def test_a_function_is_shown_without_its_docstring():
-    shown = parts.body(parts.words)
-    assert shown == "def words(text: str) -> Cell:\n    return None, text"
+    shown = parts.body(parts.of_six)
+    assert shown == 'def of_six(differ: int) -> str:\n    return f"{count(differ)} of the six"'
 
 
 def test_opening_loads_no_torch_and_a_setting_redraws_at_once(text, python):

@@ -202,7 +202,7 @@ def test_seeds_that_the_reference_has_not_are_named_and_judge_nothing(asked, pro
     rows = [replace(row, seed=7) for row in comparison().rows]
     probes_here.answers["parity"] = lambda **_: replace(comparison(), rows=rows)
     page = pressed(opened(seeds="7"), "compare")
-    assert "yours of seed 7, so a grey difference judges nothing." in said(page)
+    assert "yours of seed 7, so grey differences are not comparable." in said(page)
     assert {line[4] for line in cells(page) if line[0] in THEIRS_SHORT} == {":gray[+5.94e−08]"}
 
 

@@ -85,7 +85,7 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     ]
     assert [line["chapter"] for line in lines] == ["44.95", "42.49"]
     assert {line["yours"] for line in lines} == {":gray[–]"}
-    assert {line["so"] for line in cells(page, "the chapter in words")} == {":gray[–]"}
+    assert {line["verdict"] for line in cells(page, "the chapter in words")} == {":gray[–]"}
     assert Store().runs() == []
 
 
@@ -132,7 +132,7 @@ def test_finished_runs_are_read_over_lengths_and_beside_the_chapter(text):
     assert [claim["yours"] for claim in claims] == [
         "**+0.3** :gray[RoPE]", "**3.05**", "**2.66**", "**1.63**", "**0.98**",
     ]  # fmt: skip
-    assert {claim["so"] for claim in claims} == {":green[holds]"}
+    assert {claim["verdict"] for claim in claims} == {":green[holds]"}
     words = said(page)
     assert "You guessed *learned*. Best at 64 tokens is **learned**, 0.3 ahead of RoPE." in words
     assert (
@@ -146,7 +146,7 @@ def test_what_does_not_hold_is_said(text):
     worse = {**ENDS, "alibi": (44.4, 50, 60, 70), "learned": (43.0, 44, 45, 46)}
     measure(text, ends=worse)
     page = opened(budget="chapter")
-    verdicts = [claim["so"] for claim in cells(page, "the chapter in words")]
+    verdicts = [claim["verdict"] for claim in cells(page, "the chapter in words")]
     assert verdicts == [
         ":red[does not hold]", ":red[does not hold]", ":green[holds]", ":red[does not hold]",
         ":red[does not hold]",
@@ -159,8 +159,8 @@ def test_a_lead_within_seed_noise_judges_nothing(text):
     measure(text, seeds=(0, 1), shift={("learned", 1): 0.5})
     page = opened(budget="chapter", seeds="0,1")
     best, *others = cells(page, "the chapter in words")
-    assert best["so"] == ":gray[holds, in noise]"
-    assert [claim["so"] for claim in others] == [":green[holds]"] * 4
+    assert best["verdict"] == ":gray[holds, in noise]"
+    assert [claim["verdict"] for claim in others] == [":green[holds]"] * 4
     assert "within seed noise" in said(page)
 
 
@@ -169,10 +169,10 @@ def test_quick_figures_judge_nothing(text):
     page = opened()
     shown = [
         *(line["difference"] for line in cells(page, "beside the chapter")),
-        *(claim["so"] for claim in cells(page, "the chapter in words")),
+        *(claim["verdict"] for claim in cells(page, "the chapter in words")),
     ]
     assert all(cell.startswith(":gray[") for cell in shown)
-    assert "so what is grey judges nothing" in said(page)
+    assert "so grey differences are not comparable" in said(page)
 
 
 def test_another_text_is_compared_with_nothing(text, monkeypatch):
@@ -188,7 +188,7 @@ def test_runs_that_diverged_are_told_and_crash_nothing(text):
     measure(text, state="diverged", step=600)
     page = opened(budget="chapter")
     assert {line["at 64"] for line in cells(page, "perplexity, yours")} == {":red[diverged]"}
-    assert {claim["so"] for claim in cells(page, "the chapter in words")} == {":gray[–]"}
+    assert {claim["verdict"] for claim in cells(page, "the chapter in words")} == {":gray[–]"}
 
 
 def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no_reference):
@@ -219,9 +219,9 @@ def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no
 
 def test_every_figure_over_lengths_can_be_had_as_a_file(text):
     measure(text)
-    from lab.bench.sweep import Sweep
+    from lab.bench import Request, Sweep
 
-    sweep = Sweep.of(POSITIONS, launch.specs(POSITIONS.id, "chapter", (0,), text), Store())
+    sweep = Sweep.of(POSITIONS, launch.specs(POSITIONS.id, "chapter", (0,), text), Request("chapter"))
     rows = list(parts.numbers(sweep))
     assert rows[0][-2:] == ("tokens_in_window", "held_out_perplexity")
     assert {(row[0], row[-2], row[-1]) for row in rows[1:]} == {

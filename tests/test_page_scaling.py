@@ -14,7 +14,7 @@ from engine.probes import registry
 from engine.runs import launch
 from engine.runs.store import Store
 from engine.system import files, paths
-from lab.bench.sweep import Row, Sweep
+from lab.bench import Request, Row, Sweep
 from lab.charts import panels as small_multiples
 from lab.sections.scaling import parts
 from lab.shell import export
@@ -80,12 +80,14 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     assert page.button(key="scaling.train").label == "Train ten models"
     words = said(page)
     assert "Quick: 80 steps of 8 × 128 tokens at learning rate 0.01." in words
-    assert "Your guesses are answered here" in words
+    assert "No runs yet. Make your two guesses, then train." in words
     assert "No undivided head of these settings is trained yet" in words
     assert len(charts(page)) == 5 + 5 + 4 + 5
-    rules = [[row["text"] for row in chart["rules"] if row["text"]] for chart in charts(page)[:5]]
+    rules = [[row["text"] for row in chart["rules"] if row.get("text")] for chart in charts(page)[:5]]
     assert rules == [["chapter 3.44", "chapter 5,147"], [], ["chapter 99.9\u00a0%"], [], []]
-    assert rules == [[row["text"] for row in chart["rules"] if row["text"]] for chart in charts(page)[5:10]]
+    assert rules == [
+        [row["text"] for row in chart["rules"] if row.get("text")] for chart in charts(page)[5:10]
+    ]
     lines = cells(page, "beside the chapter")
     assert [line["chapter"] for line in lines][:5] == [":gray[*−1 to 1*]", ":gray[–]", ":gray[–]", "18", "17"]
     assert [line["chapter"] for line in lines][5:] == ["5,147", "99.9 %", "3.44"]
@@ -134,7 +136,7 @@ def test_the_tables_name_a_winner_and_stand_beside_the_chapter(text):
         "d_k 256",
         "d_k 1024",
     ]
-    assert [row["worth"].split(" ")[0] for row in first] == [
+    assert [row["points saved"].split(" ")[0] for row in first] == [
         "**−0.4**",
         "**+0.0**",
         "**+0.0**",
@@ -143,7 +145,7 @@ def test_the_tables_name_a_winner_and_stand_beside_the_chapter(text):
     ]
     assert [row["winner"] for row in first] == [
         ":red[●] undivided",
-        *[":gray[neither]"] * 2,
+        *[":gray[tie]"] * 2,
         *[":green[●] divided"] * 2,
     ]
     ends = cells(page, "scores at the end")[-1]
@@ -154,7 +156,7 @@ def test_the_tables_name_a_winner_and_stand_beside_the_chapter(text):
     assert "outside" in lines["std of scores, undivided, d_k 1024"]["difference"]
     words = said(page)
     assert "You guessed *d_k 32*. In perplexity the division helps from **d_k 256** on." in words
-    assert "You guessed *about half*. Undivided at d_k 1024, **95.0 %** of the rows" in words
+    assert "You guessed *about half*. Unscaled at d_k 1024, **95.0 %** of the rows" in words
 
 
 def test_quick_figures_judge_nothing(text):
@@ -348,7 +350,9 @@ def test_other_pairs_than_the_chapters_are_named_and_judge_nothing(text, probes_
     page = opened(pairs="100")
     page.button(key="scaling.measure").click()
     rerun(page)
-    words = "of chapter and reference are of 20,000 pairs, yours of 100, so a grey difference judges nothing."
+    words = (
+        "of chapter and reference are of 20,000 pairs, yours of 100, so grey differences are not comparable."
+    )
     assert words in said(page)
     assert cells(page, "width d")[0]["difference"] == ":gray[+3.1e−4]"
 
@@ -404,7 +408,7 @@ def test_a_collapsed_head_that_is_not_there_is_named(text):
 def test_the_row_of_panels_can_be_exported(text):
     measure(text, budget="quick")
     specs = launch.specs(SCALING.id, "quick", (0,), text)
-    sweep = Sweep.of(SCALING, specs, Store())
+    sweep = Sweep.of(SCALING, specs, Request())
     panels = parts.width_parts(sweep, parts.WIDEST)
     drawn = export.picture(small_multiples.together(panels, 80), "svg").decode()
     for panel in parts.PANELS:

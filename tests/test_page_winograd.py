@@ -112,7 +112,7 @@ def test_results_answer_the_guess_over_epochs():
     measured("winograd-closed", {}, SHARES)
     page = opened(bag="above")
     words = said(page)
-    assert "You guessed *above chance*. The bag of words is right in **28.0 %**, below a coin." in words
+    assert "You guessed *above chance*. The bag of words is right in **28.0 %**, below chance." in words
     assert "It names the wrong noun of the pair in **50.0 %** and neither in 22.0 %" in words
     assert "One block answers 93.0 %, two **100.0 %**." in words
     chart = charts(page)[0]
@@ -164,7 +164,7 @@ def test_the_open_version_says_that_its_words_give_it_away():
     shares = {**SHARES, "average": (1.0, 0.0, 0.0)}
     measured("winograd-open", {}, shares, experiment="winograd-open")
     words = said(opened(version="open"))
-    assert "right in **100.0 %**, above a coin. Here the class of a noun gives the answer away" in words
+    assert "right in **100.0 %**, above chance. Here the class of a noun gives the answer away" in words
 
 
 # The reader's own language.

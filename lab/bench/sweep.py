@@ -5,7 +5,7 @@ by this session, another one, or the command line, and needs to remember nothing
 """
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,9 +16,12 @@ from engine.chapter.experiments import PERPLEXITY, ChapterValue, Experiment
 from engine.chapter.reference import ReferenceRow
 from engine.data import corpus
 from engine.runs.spec import RunSpec
-from engine.runs.store import ACTIVE, Run, Store
+from engine.runs.store import ACTIVE, Run, Store, open_store
 from engine.system import files
+from engine.system.errors import LabError
+from lab.bench.request import Request
 from lab.charts.lines import Curve, Point
+from lab.words import plain
 
 UNENDED = ("queued", *ACTIVE)
 MEASURED = ("done", "diverged")
@@ -49,9 +52,9 @@ class Row:
 class Sweep:
     """The runs of one choice of settings, as they stand now.
 
-    wanted: what is asked for, by digest. newest: its newest run, where there is one; measured: the newest
-    that ended with a result. runs: the newest ones in order; unended: those that wait or are carried out;
-    missing: what none has measured.
+    wanted: what is asked for, by digest; request: by which settings. newest: its newest run, where there is
+    one; measured: the newest that ended with a result. runs: the newest ones in order; unended: those that
+    wait or are carried out; missing: what none has measured.
     """
 
     def __init__(
@@ -59,12 +62,14 @@ class Sweep:
         experiment: Experiment,
         wanted: dict[str, RunSpec],
         store: Store,
+        request: Request,
         known: Sequence[Run] | None = None,
     ) -> None:
         """known: the runs of these digests, oldest first, when they were read already."""
         self.experiment = experiment
         self.wanted = wanted
         self.store = store
+        self.request = request
         self.newest: dict[str, Run] = {}
         self.measured: dict[str, Run] = {}
         if known is None:
@@ -79,24 +84,35 @@ class Sweep:
         self.missing = [spec for digest, spec in wanted.items() if digest not in self.measured]
 
     @classmethod
-    def of(cls, experiment: Experiment, specs: Sequence[RunSpec], store: Store) -> "Sweep":
+    def of(cls, experiment: Experiment, specs: Iterable[RunSpec], request: Request) -> "Sweep":
         """The sweep of these specs."""
-        return cls(experiment, {spec.digest: spec for spec in specs}, store)
+        return cls(experiment, {spec.digest: spec for spec in specs}, open_store(), request)
 
     def again(self) -> "Sweep":
         """The same choice, read anew."""
-        return Sweep(self.experiment, self.wanted, self.store)
+        return Sweep(self.experiment, self.wanted, self.store, self.request)
 
     def part(self, keep: Callable[[RunSpec], bool], experiment: Experiment | None = None) -> "Sweep":
         """What of it was asked for so, as it was read. experiment: whose it is, where a sweep joins two."""
         wanted = {digest: spec for digest, spec in self.wanted.items() if keep(spec)}
         known = [run for run in self._known if run.digest in wanted]
-        return Sweep(experiment or self.experiment, wanted, self.store, known)
+        return Sweep(experiment or self.experiment, wanted, self.store, self.request, known)
+
+    def joined(self, specs: Iterable[RunSpec]) -> "Sweep":
+        """This and more runs."""
+        return Sweep.of(self.experiment, [*self.wanted.values(), *specs], self.request)
 
     @property
     def of_the_chapters_text(self) -> bool:
-        """Whether the chapter's figures, which are Shakespeare's, say anything about these runs."""
+        """Whether the chapter's figures, which are Shakespeare's or its languages', say anything of these."""
+        if self.experiment.language:
+            return self.request.built_in
         return all(spec.corpus_sha256 == corpus.TINYSHAKESPEARE_SHA256 for spec in self.wanted.values())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every variant has a figure, or diverged."""
+        return all(row.mean is not None or row.diverged for row in self.rows())
 
     @property
     def states(self) -> list[tuple[int, int, str]]:
@@ -113,9 +129,10 @@ class Sweep:
 
     @property
     def progress(self) -> float:
-        """The share of all steps that are done, from 0 to 1."""
-        total = sum(spec.budget.steps for spec in self.wanted.values())
-        return sum(self.step(run) for run in self.runs) / total if total else 0.0
+        """The share that is done of all steps queued together with what is under way; 0 while nothing is."""
+        queued = {run.sweep for run in self.unended}
+        runs = [run for run in self.runs if run.sweep in queued]
+        return sum(map(self.step, runs)) / sum(run.spec.budget.steps for run in runs) if runs else 0.0
 
     def curves(self, variant: str, metric: str = PERPLEXITY) -> tuple[Curve, ...]:
         """One curve a seed that has begun. An ended run that never evaluated gives way to an earlier one.
@@ -187,6 +204,27 @@ class Sweep:
             yours={seed: value for seed, value in values.items() if value is not None},
             diverged=len(runs) - sum(value is not None for value in values.values()),
         )
+
+
+def requested(request: Request, *experiments: Experiment) -> tuple[Sweep, str | None]:
+    """The sweep that a request asks for, and the sentence that says why there can be none.
+
+    experiments: whose runs it is made of, seed by seed; what two of them share is in it once.
+    """
+    nothing = Sweep.of(experiments[0], [], request)
+    if request.refusal:
+        return nothing, f":red[{plain(request.refusal)}]"
+    if request.missing_input:
+        return nothing, f":gray[{request.missing_input}]"
+    wanted: dict[str, RunSpec] = {}
+    try:
+        for seed in request.seeds:
+            for experiment in experiments:
+                for spec in request.specs(experiment, (seed,)):
+                    wanted.setdefault(spec.digest, spec)
+    except (LabError, OSError) as error:
+        return nothing, f":red[{plain(str(error))}]"
+    return Sweep.of(experiments[0], wanted.values(), request), None
 
 
 @dataclass(frozen=True)

@@ -1,117 +1,199 @@
-"""The results table: the chapter, the shipped reference, yours, the difference, side by side."""
+"""Every table of the lab is built here, from cells: a number, and the Markdown that is shown of it."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import streamlit as st
 
-from engine.chapter.experiments import ChapterValue, Experiment
-from lab.bench.sweep import Row
+from engine.chapter.experiments import ChapterValue
+from lab.bench.sweep import Gap, Row, Sweep
 from lab.shell.frame import dot
 from lab.words import NBSP, plain, quantity, signed
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-Number = float | None
-Cell = tuple[float | None, str]  # a number, which aligns right, and how it is shown; None and text only
-COLUMNS = ("model", "chapter", "reference", "yours", "difference")
+Write = Callable[[float | None], str]
+NOTHING = ":gray[–]"
+COLUMNS = ("chapter", "reference", "yours", "difference")
+
+
+class Cell(NamedTuple):
+    """A cell that holds a number, None as long as there is none. text: Markdown."""
+
+    value: float | None
+    text: str
+
+
+NO_NUMBER = Cell(None, NOTHING)
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of a table of four columns: what it is called, its figures, and how one is written."""
+class Table:
+    """A table as it is shown: a column with a number in it aligns right, a column of words left.
 
-    label: str
-    row: Row
-    metric: str
-    shown: Callable[[float | None], str] = quantity
-
-
-def styled(experiment: Experiment, rows: Sequence[Row], *, comparable: bool, text: bool) -> "Styler":
-    """The table for ``st.table``: real numbers in the frame, Markdown on top of them.
-
-    comparable: whether yours were measured as the chapter's were, so that a difference can be judged;
-    text: whether they were measured on the chapter's text at all.
+    rows: a cell that is a string holds words, as Markdown. caption: below it. alt: what it is, for those who
+    cannot see it.
     """
-    titles = {made.id: f"{dot(made.id)}{NBSP}{plain(made.title)}" for made in experiment.models}
-    lines = [Line(titles[row.variant], row, experiment.metric) for row in rows]
-    return four_columns(lines, comparable=comparable, text=text)
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell | str]]
+    caption: str = ""
+    alt: str = ""
+
+    def draw(self) -> None:
+        """Put it on the page."""
+        st.table(self.styler, border="horizontal", hide_index=True, alt=self.alt or None)
+        if self.caption:
+            st.caption(self.caption)
+
+    @property
+    def styler(self) -> "Styler":
+        """Real numbers in the frame, Markdown on top of them."""
+        return _styler(tuple(self.columns), tuple(map(tuple, self.rows)))
 
 
-def four_columns(
-    lines: Sequence[Line], *, comparable: bool, text: bool, columns: Sequence[str] = COLUMNS
-) -> "Styler":
-    """The same of lines that may each be of another kind. columns: their five names."""
-    numbers, shown = [], []
-    for line in lines:
-        row, shipped = line.row, line.row.reference
-        mean = shipped.mean(line.metric) if shipped else None
-        gap = row.mean - row.chapter.middle if text and row.chapter and row.mean is not None else None
-        numbers.append((row.chapter.middle if row.chapter else None, mean, row.mean, gap))
-        shown.append(
-            (
-                line.label,
-                printed(row.chapter, None if line.shown is quantity else line.shown),
-                with_spread(mean, shipped.sd(line.metric) if shipped else None, shown=line.shown),
-                yours(row, line.shown),
-                _judged(row, gap, comparable, line.shown),
-            )
-        )
-    return cells(columns, numbers, shown)
-
-
-def cells(
-    columns: Sequence[str], numbers: Sequence[Sequence[Number]], shown: Sequence[Sequence[str]]
-) -> "Styler":
-    """Any table: numbers in all columns but the first, and in every cell the Markdown that is shown."""
-    return _styler(tuple(columns), tuple(map(tuple, numbers)), tuple(map(tuple, shown)))
-
-
-@lru_cache(maxsize=32)
-def _styler(
-    columns: tuple[str, ...], numbers: tuple[tuple[Number, ...], ...], shown: tuple[tuple[str, ...], ...]
-) -> "Styler":
+@lru_cache(maxsize=64)
+def _styler(columns: tuple[str, ...], rows: tuple[tuple[Cell | str, ...], ...]) -> "Styler":
     """Kept, because it takes 40 ms to make and changes only when a run ends."""
     import pandas as pd
 
-    frame = pd.DataFrame(list(numbers), columns=list(columns[1:]), dtype="float64")
-    frame.insert(0, columns[0], [texts[0] for texts in shown])
+    frame = pd.DataFrame(index=range(len(rows)))
+    for place, name in enumerate(columns):
+        cells = [row[place] for row in rows]
+        if any(isinstance(cell, Cell) for cell in cells):
+            numbers = [cell.value if isinstance(cell, Cell) else None for cell in cells]
+            frame[name] = pd.Series([math.nan if n is None else n for n in numbers], dtype="float64")
+        else:
+            frame[name] = cells
     table = frame.style
-    for line, texts in enumerate(shown):
-        for column, cell in zip(columns, texts, strict=True):
-            table = table.format(lambda _, cell=cell: cell, subset=([line], [column]))
+    for line, row in enumerate(rows):
+        for name, cell in zip(columns, row, strict=True):
+            text = cell.text if isinstance(cell, Cell) else cell
+            table = table.format(lambda _, text=text: text, subset=([line], [name]))
     return table
 
 
-def printed(value: ChapterValue | None, shown: Callable[[float | None], str] | None = None) -> str:
+def number(value: float | None, shown: Write = quantity, *, bold: bool = False, color: str = "") -> Cell:
+    """A number as it is written, bold or in a colour; a dash for none."""
+    return with_spread(value, None, shown, bold=bold, color=color)
+
+
+def with_spread(
+    mean: float | None, sd: float | None, shown: Write = quantity, *, bold: bool = False, color: str = ""
+) -> Cell:
+    """A mean and, in grey, its standard deviation over seeds."""
+    if mean is None:
+        return NO_NUMBER
+    text = f"**{shown(mean)}**" if bold else shown(mean)
+    if color:
+        text = f":{color}[{text}]"
+    return Cell(mean, text if sd is None else f"{text}{NBSP}:gray[±{NBSP}{shown(sd).removeprefix('+')}]")
+
+
+def yours(row: Row, shown: Write = quantity) -> Cell:
+    """The reader's own figure, and how many of the runs diverged."""
+    lost = f":red[{row.diverged}{NBSP}diverged]" if row.diverged else ""
+    if row.mean is None:
+        return Cell(None, ":red[diverged]" if row.diverged else NOTHING)
+    cell = with_spread(row.mean, row.sd, shown, bold=True)
+    return Cell(row.mean, f"{cell.text} {lost}".strip())
+
+
+def shipped(row: Row, metric: str, shown: Write = quantity, *, color: str = "") -> Cell:
+    """The reference's figure."""
+    found = row.reference
+    return with_spread(found.mean(metric), found.sd(metric), shown, color=color) if found else NO_NUMBER
+
+
+def chapter(value: ChapterValue | None, shown: Write | None = None) -> Cell:
     """What the chapter says: its digits, or in italics what follows from its prose.
 
     shown: how it writes such a figure; by default as a perplexity.
     """
     if value is None:
-        return ":gray[–]"
+        return NO_NUMBER
     if value.printed:
-        return shown(value.low) if shown else quantity(value.low, 2)
+        return Cell(value.middle, shown(value.low) if shown else quantity(value.low, 2))
     low, high = (shown(end) if shown else quantity(end, 0) for end in (value.low, value.high))
     guess = f"≈{NBSP}{low}" if low == high else f"{low} to {high}"
-    return f":gray[*{guess}*]"
+    return Cell(value.middle, f":gray[*{guess}*]")
 
 
-def with_spread(
-    mean: float | None,
-    sd: float | None,
-    *,
-    bold: bool = False,
-    shown: Callable[[float | None], str] = quantity,
-) -> str:
-    """A mean and, in grey, its standard deviation over seeds."""
-    if mean is None:
-        return ":gray[–]"
-    text = f"**{shown(mean)}**" if bold else shown(mean)
-    return text if sd is None else f"{text}{NBSP}:gray[±{NBSP}{shown(sd)}]"
+def points(gap: Gap | None) -> Cell:
+    """A difference of the reader's, grey within seed noise."""
+    if gap is None:
+        return NO_NUMBER
+    faint = gap.noise or gap.level
+    return Cell(gap.points, f":gray[{signed(gap.points)}]" if faint else f"**{signed(gap.points)}**")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table of four columns: what it is called, its figures, and how one is written.
+
+    difference: how a difference is written, where that is another way.
+    """
+
+    label: str
+    row: Row
+    metric: str
+    shown: Write = quantity
+    difference: Write | None = None
+
+
+def model(now: Sweep, name: str) -> str:
+    """A variant in the first column: its colour and title."""
+    return f"{dot(name)}{NBSP}{plain(now.experiment.variant(name).title)}"
+
+
+def results(now: Sweep) -> Table:
+    """The chapter, the shipped reference, yours and the difference, of every variant."""
+    metric = now.experiment.metric
+    return four_columns(now, [Line(model(now, row.variant), row, metric) for row in now.rows()])
+
+
+def four_columns(now: Sweep, lines: Sequence[Line], first: str = "model", caption: str = "") -> Table:
+    """The same of lines that may each be of another kind. first: what they are, for the first column."""
+    comparable, text = now.request.as_the_chapter, now.of_the_chapters_text
+    return compared(lines, first, caption, comparable=comparable, text=text)
+
+
+def compared(
+    lines: Sequence[Line], first: str, caption: str = "", *, comparable: bool, text: bool = True
+) -> Table:
+    """Four columns of any figures.
+
+    comparable: whether yours were measured as the chapter's were, so that a difference can be judged;
+    text: whether they were measured on the chapter's text at all.
+    """
+    rows = []
+    for line in lines:
+        row, written = line.row, None if line.shown is quantity else line.shown
+        rows.append(
+            (
+                line.label,
+                chapter(row.chapter, written),
+                shipped(row, line.metric, line.shown),
+                yours(row, line.shown),
+                _judged(line, comparable) if text else NO_NUMBER,
+            )
+        )
+    return Table((first, *COLUMNS), rows, caption)
+
+
+def _judged(line: Line, comparable: bool) -> Cell:
+    row = line.row
+    if row.chapter is None or row.mean is None:
+        return NO_NUMBER
+    gap = row.mean - row.chapter.middle
+    text = signed(gap, line.difference or line.shown)
+    if not comparable:
+        return Cell(gap, f":gray[{text}]")
+    return Cell(gap, f":green[{text}]" if within(row) else f":red[{text}{NBSP}outside]")
 
 
 def within(row: Row) -> bool:
@@ -126,48 +208,9 @@ def is_noise(row: Row) -> bool:
     return abs(row.mean - row.chapter.middle) < 2 * row.sd
 
 
-def yours(row: Row, shown: Callable[[float | None], str] = quantity) -> str:
-    """The reader's own figure, and how many of the runs diverged."""
-    lost = f":red[{row.diverged}{NBSP}diverged]" if row.diverged else ""
-    if row.mean is None:
-        return ":red[diverged]" if row.diverged else ":gray[–]"
-    return f"{with_spread(row.mean, row.sd, bold=True, shown=shown)} {lost}".strip()
-
-
-def _judged(row: Row, gap: float | None, comparable: bool, shown: Callable[[float | None], str]) -> str:
-    if gap is None:
-        return ":gray[–]"
-    text = signed(gap, shown)
-    if not comparable:
-        return f":gray[{text}]"
-    return f":green[{text}]" if within(row) else f":red[{text}{NBSP}outside]"
-
-
-def draw_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], alt: str) -> None:
-    """A table of numbers with their own words; a column that holds a number aligns right."""
-    st.table(
-        _cells_styler(tuple(columns), tuple(map(tuple, rows))), border="horizontal", hide_index=True, alt=alt
-    )
-
-
-@lru_cache(maxsize=64)
-def _cells_styler(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> "Styler":
-    import pandas as pd
-
-    frame = pd.DataFrame()
-    for place, name in enumerate(columns):
-        numbers = [row[place][0] for row in rows]
-        if all(number is None for number in numbers):
-            frame[name] = [row[place][1] for row in rows]
-        else:
-            frame[name] = pd.Series(numbers, dtype="float64")
-    shown = frame.style
-    for line, row in enumerate(rows):
-        for name, (_, text) in zip(columns, row, strict=True):
-            shown = shown.format(lambda _, text=text: text, subset=([line], [name]))
-    return shown
-
-
-def words(text: str) -> Cell:
-    """A cell of text."""
-    return None, text
+def cells(
+    columns: Sequence[str], numbers: Sequence[Sequence[float | None]], shown: Sequence[Sequence[str]]
+) -> "Styler":
+    """A table from numbers in all columns but the first, and the Markdown of every cell."""
+    rows = [(texts[0], *map(Cell, figures, texts[1:])) for figures, texts in zip(numbers, shown, strict=True)]
+    return Table(columns, rows).styler

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from engine.runs.store import Run, Store
 from engine.system import files
+from engine.system.errors import InvalidInput
 from lab.runs import card
 from lab.runs.card import Sheet, figure_name
 from lab.runs.view import curve, held_out, metric, step_of, time_left, waiting_text
@@ -107,7 +108,7 @@ def _header_step(path: Path, stamp: int) -> int:  # noqa: ARG001 - a changed fil
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > 10_000_000:
-            raise ValueError("not a header")
+            raise InvalidInput("not a header")
         return int(json.loads(json.loads(file.read(size))["__metadata__"]["lab"])["step"])
 
 

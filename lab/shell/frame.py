@@ -10,6 +10,9 @@ from streamlit.errors import StreamlitPageNotFoundError
 
 from engine.chapter.variant import Variant
 from engine.system import paths
+from engine.system.errors import InvalidInput
+from lab.settings import Settings
+from lab.shell import watch
 from lab.shell.chapter import Section, neighbours
 from lab.shell.styles import style
 from lab.words import plain
@@ -17,16 +20,27 @@ from lab.words import plain
 MEASURE = 720  # px: the length of a line of prose
 
 
-def header(section: Section, question: str, lead: str) -> None:
-    """Where the page stands in the chapter, its question, and at most two lines of lead."""
+def header(section: Section, question: str, lead: str, settings: Settings | None = None) -> None:
+    """Where the page stands in the chapter, its question, and at most two lines of lead.
+
+    settings: of the page; below stands what was wrong with them in the URL.
+    """
     with st.container(key="head", gap="xsmall"):
         st.caption(section.caption)
         st.title(question, anchor=False)
         st.markdown(lead, width=MEASURE)
+    if settings:
+        settings.keep_place()
 
 
-def footer(section: Section) -> None:
-    """Links to the nearest pages that are built."""
+def footer(section: Section, settings: Settings | None = None) -> None:
+    """The end of a page: what can be said once all of it is drawn, and links to its neighbours.
+
+    settings: as given to ``header``.
+    """
+    if settings:
+        settings.show_notices()
+        watch.together(settings.watched)
     before, after = neighbours(section)
     if before or after:
         with st.container(horizontal=True, horizontal_alignment="distribute"):
@@ -70,4 +84,4 @@ def class_source(name: str) -> str:
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef) and node.name == wanted:
             return ast.get_source_segment(text, node) or ""
-    raise ValueError(f"no class {wanted!r} in engine/models/{module}.py")
+    raise InvalidInput(f"no class {wanted!r} in engine/models/{module}.py")

@@ -1,9 +1,31 @@
 """Draw a page again when what it shows has changed, and only then."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 import streamlit as st
+
+IDLE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A thing that a page is drawn of. look: its state now. drawn: what that was before the page read it.
+
+    live: whether the page follows it by itself.
+    """
+
+    look: Callable[[], object]
+    drawn: object
+    live: bool
+
+
+def together(watched: Sequence[Watched]) -> None:
+    """While none is live: another reader, or the command line, may start or finish one of them."""
+    if watched and not any(one.live for one in watched):
+        drawn = [one.drawn for one in watched]
+        redraw_on_change(lambda: [one.look() for one in watched], drawn, IDLE_SECONDS)
 
 
 def redraw_on_change(look: Callable[[], object], drawn: object, seconds: float) -> None:

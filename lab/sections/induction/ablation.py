@@ -1,13 +1,12 @@
 """What is left of the ability when heads are taken away: table, chart, and what it says of sharing."""
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import altair as alt
 
 from engine.circuits.results import Head
 from engine.probes.results.induction import Ablation, Without
-from lab.bench import tables
+from lab.bench import Cell, Table
 from lab.charts.axes import x_axis
 from lab.charts.bars import dots, named
 from lab.charts.drawing import Spec, compiled, fed
@@ -15,9 +14,6 @@ from lab.sections.induction.formation import ROLES, mark, score
 from lab.sections.induction.parts import percent
 from lab.sections.induction.probe import head_name, listed
 from lab.words import NBSP, count
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 SETS = {"previous": "all that look one token back", "matching": "all that find what came after"}
 OTHERS = "all others"
@@ -41,19 +37,25 @@ def _lines(found: Ablation, own: Without | None) -> list[tuple[str, str, Without
     return lines
 
 
-def results(found: Ablation, own: Without | None) -> "Styler":
+def results(found: Ablation, own: Without | None) -> Table:
     """What is left of the second half, with zeros and with means in place of what is taken away."""
-    numbers: list[list[float | None]] = [[found.accuracy] * 2 + [None, None]]
-    shown: list[tuple[str, ...]] = [("nothing taken away", *[f"**{percent(found.accuracy)}**"] * 2, "", "")]
+    whole = Cell(found.accuracy, f"**{percent(found.accuracy)}**")
+    empty = Cell(None, "")
+    rows = [("nothing taken away", whole, whole, empty, empty)]
     for label, _, taken in _lines(found, own):
-        scores: list[float | None] = [None, None]
+        scores = [empty, empty]
         if len(taken.heads) == 1:
             layer, head = taken.heads[0]
-            scores = [found.scores.of(kind)[layer][head] for kind in ("previous_token", "prefix_matching")]
-        cells = [_left(getattr(taken, way), found) for way in ("zero", "mean")]
-        numbers.append([taken.zero, taken.mean, *scores])
-        shown.append((label, *cells, *("" if value is None else score(value) for value in scores)))
-    return tables.cells(("taken away", "zero", "mean", "previous token", "prefix matching"), numbers, shown)
+            values = (found.scores.of(kind)[layer][head] for kind in ("previous_token", "prefix_matching"))
+            scores = [Cell(value, score(value)) for value in values]
+        zero, mean = (Cell(left, _left(left, found)) for left in (taken.zero, taken.mean))
+        rows.append((label, zero, mean, *scores))
+    return Table(
+        ("taken away", "zero", "mean", "previous token", "prefix matching"),
+        rows,
+        f"Over {found.sequences} unseen sequences. Red: costs more than a tenth of all tokens. A head has "
+        "a role when its score, and that of a partner in another layer, is at least 0.2.",
+    )
 
 
 def _left(share: float, found: Ablation) -> str:

@@ -1,14 +1,14 @@
 """When a pair of heads forms: scores over the kept steps, beside the loss, and what they are at one step."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import altair as alt
 
 from engine.chapter.definitions import ACCURACY
 from engine.circuits.results import Head
 from engine.probes.results.induction import Ablation, Formation
-from lab.bench import tables
+from lab.bench import Table
+from lab.bench.tables import number
 from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import DASHED, note, rows
@@ -18,9 +18,6 @@ from lab.sections.induction.parts import LOSS, SCORE, Rise, nats, percent
 from lab.sections.induction.probe import head_name, head_names
 from lab.shell.styles import Style
 from lab.words import NBSP, quantity
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 KINDS = {"previous_token": "previous-token score", "prefix_matching": "prefix-matching score"}
 TITLES = {
@@ -152,20 +149,18 @@ def csv_rows(found: Formation) -> list[tuple[object, ...]]:
     return rows
 
 
-def scores_table(found: Formation, at: int) -> "Styler":
+def scores_table(found: Formation, at: int) -> Table:
     """Both scores of every head at a step, and those of a head that looks at all it sees alike."""
     scores = found.scores[found.steps.index(at)]
-    numbers, shown = [], []
+    lines = []
     for layer, row in enumerate(scores.previous_token):
         for head in range(len(row)):
-            values = [scores.of(kind)[layer][head] for kind in KINDS]
-            numbers.append(values)
-            cells = [f"**{score(v)}**" if v >= found.threshold else score(v) for v in values]
-            shown.append((mark(found, (layer, head)), *cells))
-    alike = [found.all_alike.of(kind) for kind in KINDS]
-    numbers.append(alike)
-    shown.append((":gray[all alike]", *(f":gray[{score(value)}]" for value in alike)))
-    return tables.cells((f"head, step {at:,}", "previous token", "prefix matching"), numbers, shown)
+            values = (scores.of(kind)[layer][head] for kind in KINDS)
+            cells = (number(value, score, bold=value >= found.threshold) for value in values)
+            lines.append((mark(found, (layer, head)), *cells))
+    alike = (number(found.all_alike.of(kind), score, color="gray") for kind in KINDS)
+    lines.append((":gray[all alike]", *alike))
+    return Table((f"head, step {at:,}", "previous token", "prefix matching"), lines)
 
 
 def first_reached(found: Formation, kind: str) -> int | None:

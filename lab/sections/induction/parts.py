@@ -3,27 +3,21 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from engine.chapter import reference
 from engine.chapter.definitions import ACCURACY, ids
 from engine.chapter.language_experiments import INDUCTION
 from engine.chapter.language_variants import ONE_LAYER, TWO_LAYERS
-from lab.bench import tables
-from lab.bench.sweep import Row, Sweep
+from lab import bench
+from lab.bench import Cell, Figure, Question, Row, Sweep, Table, tables
 from lab.charts.lines import Line, Point
 from lab.charts.panels import Panel, Part
 from lab.shell.frame import dot
 from lab.shell.styles import style
 from lab.words import NBSP, plain, quantity
 
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
-
 ONE, TWO = ids(ONE_LAYER, TWO_LAYERS)
 LEVEL, LOSS, SCORE = "early_accuracy", "late_loss_nats", "in_context_nats"
-REPEAT_GUESSES = {"no": "Hardly any of it", "half": "About half", "yes": "Nearly all"}
-HOW_GUESSES = {"gradual": "Gradually", "sudden": "All at once", "never": "It does not"}
 NEAR = 0.1  # of the no-context level: what is within it is no continuing of a repeat
 SUDDEN = 0.25  # of the steps: a rise that takes more of them is gradual
 TENTH = 0.1  # of a rise, after which it counts as begun, and before the end of it as done
@@ -52,9 +46,24 @@ PANELS = (
         percent,
     ),
     Panel(LOSS, "Loss on the second half", "nats", 0, 5, (0, 2, 4), False, "~g", nats),
-    Panel(SCORE, "In-context score", "nats, loss late less early", -5, 1, (-4, -2, 0), False, "~g", nats),
+    Panel(
+        SCORE, "In-context score", "nats, late loss minus early loss", -5, 1, (-4, -2, 0), False, "~g", nats
+    ),
 )
 COLUMNS = ("model", "second half right", "no-context level", "in-context score")
+
+
+def figure(sweep: Sweep) -> Figure:
+    """Three figures over the steps, both models in each."""
+    return bench.small_multiples(
+        "What two layers learn and one does not",
+        "over the steps",
+        f"induction-{sweep.request.budget}",
+        parts,
+        INDUCTION.budget(sweep.request.budget).steps,
+        key="induction",
+        rows=table_rows,
+    )
 
 
 def parts(sweep: Sweep) -> list[Part]:
@@ -81,37 +90,28 @@ def table_rows(sweep: Sweep) -> list[tuple[object, ...]]:
     return rows
 
 
-def results(sweep: Sweep) -> "Styler":
+def results(sweep: Sweep) -> Table:
     """Yours, then the shipped ones, where there are any."""
-    shipped = reference.load(INDUCTION.id)
-    numbers, shown = [], []
+    shown = {ACCURACY: percent, LEVEL: percent, SCORE: nats}
+    rows = list[tuple[str | Cell, ...]]()
     for name in INDUCTION.variants:
-        rows = [sweep.row(name, metric) for metric in (ACCURACY, LEVEL, SCORE)]
-        numbers.append([row.mean for row in rows])
-        written = [tables.yours(row, form) for row, form in zip(rows, (percent, percent, nats), strict=True)]
-        shown.append((f"{_model(name)}, yours", *written))
-    for name in INDUCTION.variants if shipped else ():
-        row = shipped.rows[name] if shipped else None
-        means = [row.mean(metric) if row else None for metric in (ACCURACY, LEVEL, SCORE)]
-        spreads = [row.sd(metric) if row else None for metric in (ACCURACY, LEVEL, SCORE)]
-        numbers.append(means)
-        written = [
-            tables.with_spread(mean, sd, shown=form)
-            for mean, sd, form in zip(means, spreads, (percent, percent, nats), strict=True)
-        ]
-        shown.append((f"{_model(name)}, shipped", *written))
-    return tables.cells(COLUMNS, numbers, shown)
+        cells = (tables.yours(sweep.row(name, metric), form) for metric, form in shown.items())
+        rows.append((f"{_model(name)}, yours", *cells))
+    for name in INDUCTION.variants if reference.load(INDUCTION.id) else ():
+        cells = (tables.shipped(sweep.row(name, metric), metric, form) for metric, form in shown.items())
+        rows.append((f"{_model(name)}, shipped", *cells))
+    return Table(COLUMNS, rows)
 
 
 def _model(name: str) -> str:
     return f"{dot(name)}{NBSP}{plain(INDUCTION.variant(name).short)}"
 
 
-def remarks(sweep: Sweep, budget: str) -> str:
+def caption(sweep: Sweep) -> str:
     """What the columns hold, and whose figures they are."""
     seeds = max(len(sweep.row(name, ACCURACY).yours) for name in INDUCTION.variants)
     shipped = reference.load(INDUCTION.id)
-    steps, full = (INDUCTION.budget(name).steps for name in (budget, "chapter"))
+    steps, full = (INDUCTION.budget(name).steps for name in (sweep.request.budget, "chapter"))
     said = [
         "On 256 sequences that are never trained on. No-context level: right tokens where nothing before "
         "tells the next. In-context score: loss on the second half less loss there, in nats.",
@@ -159,30 +159,24 @@ def rise(points: Sequence[Point]) -> Rise | None:
     return Rise(start, end, points[-1][0])
 
 
-def notice(sweep: Sweep, repeat: str | None, how: str | None) -> str:
-    """The two guesses answered, and what else there is to notice; of the reader's own runs."""
+def repeats(sweep: Sweep) -> str:
+    """How much of a repeat one layer continues."""
     one, level, two = sweep.row(ONE, ACCURACY), sweep.row(ONE, LEVEL), sweep.row(TWO, ACCURACY)
     if one.mean is None or two.mean is None or level.mean is None:
-        return "A model ended without a figure: it diverged."
+        return ""
     gap = one.mean - level.mean
     stays = f"it stays within {quantity(100 * NEAR, 0)} points of that"
     if gap > NEAR:
         stays = f"some of the repeat helps it, and {quantity(100 * (two.mean - one.mean))} points are missing"
-    return "\n\n".join(
-        (
-            f"{_guessed(REPEAT_GUESSES, repeat)}One layer names **{percent(one.mean)}** of the second half, "
-            f"two layers **{percent(two.mean)}**. Where nothing can be known one layer names "
-            f"{percent(level.mean)}: {quantity(100 * gap)} points less, so {stays}.",
-            f"{_guessed(HOW_GUESSES, how)}{_how(sweep)}",
-        )
+    return (
+        f"One layer names **{percent(one.mean)}** of the second half, two layers **{percent(two.mean)}**. "
+        f"Where nothing can be known one layer names {percent(level.mean)}: {quantity(100 * gap)} points "
+        f"less, so {stays}."
     )
 
 
-def _guessed(options: Mapping[str, str], guess: str | None) -> str:
-    return f"You guessed *{options[guess].lower()}*. " if guess else ""
-
-
-def _how(sweep: Sweep) -> str:
+def emerges(sweep: Sweep) -> str:
+    """How the ability comes in two layers."""
     rises = [rise(curve.points) for curve in sweep.curves(TWO, ACCURACY)]
     found = [one for one in rises if one]
     if not found:
@@ -203,29 +197,47 @@ def _how(sweep: Sweep) -> str:
     )
 
 
-def seeds_table(sweep: Sweep, seeds: Sequence[int], formed: Mapping[int, int | None]) -> "Styler":
+QUESTIONS = (
+    Question(
+        "repeat",
+        "Before you train: how much of a repeat can one layer continue?",
+        {"no": "hardly any of it", "half": "about half", "yes": "nearly all"},
+        repeats,
+    ),
+    Question(
+        "how",
+        "And how does the ability emerge with two layers?",
+        {"gradual": "gradually", "sudden": "all at once", "never": "it does not"},
+        emerges,
+    ),
+)
+
+
+def seeds_table(sweep: Sweep, formed: Mapping[int, int | None]) -> Table:
     """One line a seed, then mean and spread. formed: the step by seed, as far as it was looked for."""
-    rows = [sweep.row(TWO, ACCURACY), sweep.row(ONE, ACCURACY), sweep.row(ONE, LEVEL)]
-    numbers, shown = [], []
-    for seed in seeds:
-        two, one, level = (row.yours.get(seed) for row in rows)
+    found = [sweep.row(TWO, ACCURACY), sweep.row(ONE, ACCURACY), sweep.row(ONE, LEVEL)]
+    rows = list[tuple[str | Cell, ...]]()
+    for seed in sweep.request.seeds:
+        two, one, level = (row.yours.get(seed) for row in found)
         gap = one - level if one is not None and level is not None else None
-        numbers.append([two, one, level, gap, formed.get(seed)])
-        step = _step(formed[seed]) if seed in formed else ":gray[–]"
-        shown.append((f"seed {seed}", *map(percent, (two, one, level)), _points(gap), step))
-    gaps = _gaps(rows[1], rows[2])
+        step = Cell(formed[seed], _step(formed[seed])) if seed in formed else tables.NO_NUMBER
+        shares = (Cell(value, percent(value)) for value in (two, one, level))
+        rows.append((f"seed {seed}", *shares, Cell(gap, _points(gap)), step))
+    gaps = _gaps(found[1], found[2])
     steps = [float(step) for step in formed.values() if step is not None]
-    numbers.append([row.mean for row in rows] + [_mean(gaps), _mean(steps)])
-    shown.append(
+    rows.append(
         (
             "**mean** :gray[± sd]",
-            *(tables.with_spread(row.mean, row.sd, bold=True, shown=percent) for row in rows),
-            tables.with_spread(_mean(gaps), _sd(gaps), bold=True, shown=_points),
-            tables.with_spread(_mean(steps), _sd(steps), bold=True, shown=lambda x: quantity(x, 0)),
+            *(tables.with_spread(row.mean, row.sd, percent, bold=True) for row in found),
+            tables.with_spread(_mean(gaps), _sd(gaps), _points, bold=True),
+            tables.with_spread(_mean(steps), _sd(steps), lambda value: quantity(value, 0), bold=True),
         )
     )
-    columns = ("yours", "two layers", "one layer", "its no-context level", "one layer above it", "forms at")
-    return tables.cells(columns, numbers, shown)
+    return Table(
+        ("yours", "two layers", "one layer", "its no-context level", "one layer above it", "forms at"),
+        rows,
+        "No-context level: right tokens where nothing before tells the next.",
+    )
 
 
 def _gaps(one: Row, level: Row) -> list[float]:

@@ -9,8 +9,9 @@ from engine.chapter.experiments import EXPERIMENTS
 from engine.chapter.language_experiments import INDUCTION
 from engine.models.config import WITHOUT_HEADS
 from engine.system import files
+from engine.system.errors import InvalidInput
 from lab import weights
-from lab.bench.sweep import Sweep
+from lab.bench import Sweep
 from lab.weights import YOURS, Weights
 
 FOUND = "found"  # stands for the head that has the role
@@ -66,15 +67,8 @@ def text_models(key: str) -> dict[str, Weights]:
     return own if weights.switch(key, weights.usual(ready, list(own.values()))) == YOURS else ready
 
 
-def period_in(text: str) -> int:
-    """From the URL. Raises ValueError: when the page offers no such period."""
-    if text not in map(str, PERIODS):
-        raise ValueError(f"period is {text!r}; allowed: {', '.join(map(str, PERIODS))}.")
-    return int(text)
-
-
 def heads_in(text: str) -> list[str]:
-    """Heads from the URL. Raises ValueError: when one is not written as a head."""
+    """Heads from the URL. Raises InvalidInput: when one is not written as a head."""
     heads = text.split(",") if text else []
     for head in heads:
         _check_head("heads", head)
@@ -94,7 +88,7 @@ def head_or_found(name: str) -> Callable[[str], str]:
 
 def _check_head(name: str, text: str, more: str = "") -> None:
     if not re.fullmatch(r"[1-9]\d?\.[1-9]\d?", text, re.ASCII):
-        raise ValueError(f"{name} has {text!r}; allowed: {more}LAYER.HEAD, counted from 1, as in 1.3.")
+        raise InvalidInput(f"{name} has {text!r}; allowed: {more}LAYER.HEAD, counted from 1, as in 1.3.")
 
 
 def head_name(head: Sequence[int]) -> str:

@@ -1,16 +1,12 @@
 """The same heads looked for in models of Shakespeare: table, and whether any has them."""
 
-from typing import TYPE_CHECKING
-
 from engine.probes.results.induction import InText, InTexts
-from lab.bench import tables
+from lab.bench import Cell, Table
+from lab.bench.tables import number as cell
 from lab.charts.maps.sentences import number
 from lab.sections.induction.formation import score
 from lab.sections.induction.probe import head_name
 from lab.words import NBSP, plain
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 COLUMNS = ("model, head", "previous, random", "matching, random", "previous, text", "matching, text")
 GAINS = ("model", "layers", "gain, random", "gain, text", "pair")
@@ -21,34 +17,31 @@ REMARK = (
 )
 
 
-def results(found: InTexts) -> "Styler":
+def results(found: InTexts) -> Table:
     """Every head of every model, on random tokens that repeat and on text."""
-    numbers, shown = [], []
+    rows = []
     for row in found.rows:
         for layer, heads in enumerate(row.random.previous_token):
             for head in range(len(heads)):
-                values = [getattr(row, where).of(kind)[layer][head] for where, kind in _COLUMNS]
-                numbers.append(values)
-                cells = [f"**{score(v)}**" if v >= row.threshold else score(v) for v in values]
-                shown.append((f"{plain(row.model)}, {head_name([layer, head])}", *cells))
-    alike = [getattr(found.rows[0], f"alike_{where}").of(kind) for where, kind in _COLUMNS]
-    numbers.append(alike)
-    shown.append((":gray[all alike]", *(f":gray[{score(value)}]" for value in alike)))
-    return tables.cells(COLUMNS, numbers, shown)
+                values = (getattr(row, where).of(kind)[layer][head] for where, kind in _COLUMNS)
+                cells = (cell(value, score, bold=value >= row.threshold) for value in values)
+                rows.append((f"{plain(row.model)}, {head_name([layer, head])}", *cells))
+    alike = (getattr(found.rows[0], f"alike_{where}").of(kind) for where, kind in _COLUMNS)
+    rows.append((":gray[all alike]", *(cell(value, score, color="gray") for value in alike)))
+    return Table(COLUMNS, rows)
 
 
 _COLUMNS = [(where, kind) for where in ("random", "text") for kind in ("previous_token", "prefix_matching")]
 
 
-def gains(found: InTexts) -> "Styler":
+def gains(found: InTexts) -> Table:
     """One line a model: what a repeat is worth to it, and the pair, if there is one."""
-    numbers, shown = [], []
+    rows = []
     for row in found.rows:
-        numbers.append([row.layers, row.gain_random_nats, row.gain_text_nats, None])
         pair = ":gray[none]" if row.pair is None else f"**{' → '.join(map(head_name, row.pair))}**"
-        gained = [number(getattr(row, name)) for name in ("gain_random_nats", "gain_text_nats")]
-        shown.append((plain(row.model), str(row.layers), *gained, pair))
-    return tables.cells(GAINS, numbers, shown)
+        gained = (Cell(value, number(value)) for value in (row.gain_random_nats, row.gain_text_nats))
+        rows.append((plain(row.model), Cell(row.layers, str(row.layers)), *gained, pair))
+    return Table(GAINS, rows)
 
 
 def remark(found: InTexts) -> str:

@@ -9,8 +9,7 @@ from engine.chapter.definitions import ACCURACY
 from engine.circuits.results import Head
 from engine.probes.registry import ABLATE_CHOSEN, INDUCTION_MAPS
 from engine.probes.results.induction import Ablation, Formation, Without
-from lab import probes
-from lab.bench import training
+from lab import bench, probes
 from lab.charts import drawing
 from lab.charts.maps.panel import labels
 from lab.sections.induction import ablation, formation, parts, probe
@@ -49,12 +48,11 @@ def over_steps(settings: Settings, measured: Formation, curves: Curves) -> None:
         measured.steps,
         format_func=lambda step: f"{step:,}",
         key=settings.key("at"),
-        width=training.HALF,
+        width=bench.HALF,
     )
     with st.container(horizontal=True, gap="small", key="results-scores"):
         with st.container(width=SCORES_WIDTH):
-            table = formation.scores_table(measured, at)
-            st.table(table, border="horizontal", hide_index=True)
+            formation.scores_table(measured, at).draw()
         with st.container(width=STEP_WIDTH):
             st.markdown(formation.step_words(measured, curves, at))
             st.markdown(formation.sharing(measured))
@@ -84,7 +82,7 @@ def side_by_side(settings: Settings, measured: Formation, subject: Subject) -> N
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-maps"):
         st.segmented_control("Repeats after, tokens", PERIODS, key=settings.key("period"), required=True)
         row_place = st.empty()
-        said = training.status_line()
+        said = bench.status_line()
     period = st.session_state[settings.key("period")]
     maps = probes.attempt(said, INDUCTION_MAPS, run=subject.run, period=period)
     if not maps:
@@ -144,17 +142,7 @@ def ablated(settings: Settings, found: Ablation, subject: Subject) -> None:
             )
     with st.container(key="figure-ablation"):
         drawing.draw(ablation.chart(found, own), key="induction.ablation")
-    with st.container(horizontal=True, gap="medium", key="results-ablation"):
-        with st.container(width=training.TABLE_WIDTH):
-            table = ablation.results(found, own)
-            st.table(table, border="horizontal", hide_index=True)
-            st.caption(
-                f"Over {found.sequences} unseen sequences. Red: costs more than a tenth of all tokens. A "
-                "head has a role when its score, and that of a partner in another layer, is at least 0.2."
-            )
-        with st.container(width=training.NOTICE_WIDTH):
-            st.subheader("What to notice", anchor=False)
-            st.markdown(ablation.words(found))
+    bench.beside("results-ablation", [ablation.results(found, own)], ablation.words(found))
 
 
 def _own_heads(settings: Settings, found: Ablation, subject: Subject) -> Without | None:

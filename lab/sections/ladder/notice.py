@@ -2,13 +2,9 @@
 
 from engine.chapter.experiments import LADDER, PERPLEXITY, TRAIN
 from engine.chapter.variants import BLOCK, BLOCK_DROPOUT, FEED_FORWARD, HEAD_REPLACES, TWO_BLOCKS
-from lab.bench.sweep import Gap, Sweep
-from lab.sections.ladder.parts import BY_HEART, PARTS, bought, shown_rungs, spoken
+from lab.bench import Gap, Question, Sweep
+from lab.sections.ladder.parts import BY_HEART, PARTS, bought, spoken
 from lab.words import NBSP, plain, quantity
-
-# Only what may win: a head that replaces takes away, and dropout is no part of the block.
-BUYS_GUESSES = {rung.id: rung.part for rung in PARTS if rung not in (HEAD_REPLACES, BLOCK_DROPOUT)}
-BEST_GUESSES = {rung.id: plain(rung.short) for rung in (FEED_FORWARD, BLOCK, TWO_BLOCKS, BLOCK_DROPOUT)}
 
 
 def effect(gap: Gap | None) -> str:
@@ -21,38 +17,46 @@ def effect(gap: Gap | None) -> str:
     return f"{'buys' if gap.points > 0 else 'costs'} {quantity(abs(gap.points))} points{noise}"
 
 
-def notice(now: Sweep, buys: str | None, best: str | None) -> str:
-    """The guesses, answered; then what attention is worth. While a rung is missing, what is to be done."""
-    gaps = {name: bought(now, name) for name in BUYS_GUESSES}
-    rows = {name: now.row(name, PERPLEXITY) for name in shown_rungs(now)}
-    ladder = [rows[name] for name in rows if name != "own"]
-    if not all(row.mean is not None or row.diverged for row in ladder):
-        if now.unended:
-            return "Your guesses are answered here when every rung has ended."
-        return "No runs yet. Make your two guesses, then train."
-    said = []
-    known = {name: gap.points for name, gap in gaps.items() if gap is not None}
-    if known:
-        most = max(known, key=lambda name: known[name])
-        guessed = f"You guessed *{plain(BUYS_GUESSES[buys])}*. " if buys else ""
-        part = plain(LADDER.variant(most).part)
-        said.append(f"{guessed}Most is bought by **{part}**: {quantity(known[most])} points.")
-    ended = [row for row in ladder if row.mean is not None]
-    if ended:
-        lowest = min(ended, key=lambda row: row.mean or 0.0)
-        guessed = f"You guessed *{BEST_GUESSES[best]}*. " if best else ""
-        said.append(
-            f"{guessed}Best on held-out text is **{plain(spoken(lowest.variant))}**, {quantity(lowest.mean)}."
-        )
-    if lost := [plain(LADDER.variant(row.variant).short) for row in ladder if row.mean is None]:
-        said.append(f"Diverged, and left out here: {', '.join(lost)}.")
+def buys_most(now: Sweep) -> str:
+    """Which part takes most points off its parent."""
+    gaps = {name: gap.points for name in BUYS if (gap := bought(now, name)) is not None}
+    if not gaps:
+        return ""
+    most = max(gaps, key=gaps.__getitem__)
+    return f"Most is bought by **{plain(LADDER.variant(most).part)}**: {quantity(gaps[most])} points."
+
+
+def best(now: Sweep) -> str:
+    """Which rung is lowest on held-out text."""
+    ended = [row for row in now.rows() if row.mean is not None]
+    if not ended:
+        return ""
+    lowest = min(ended, key=lambda row: row.mean or 0.0)
+    return f"Best on held-out text is **{plain(spoken(lowest.variant))}**, {quantity(lowest.mean)}."
+
+
+# Only what may win: a head that replaces takes away, and dropout is no part of the block.
+BUYS = {rung.id: rung.part for rung in PARTS if rung not in (HEAD_REPLACES, BLOCK_DROPOUT)}
+QUESTIONS = (
+    Question("buys", "Before you train: which part buys the most points?", BUYS, buys_most),
+    Question(
+        "best",
+        "And which rung will be best on text it has not seen?",
+        {rung.id: plain(rung.short) for rung in (FEED_FORWARD, BLOCK, TWO_BLOCKS, BLOCK_DROPOUT)},
+        best,
+    ),
+)
+
+
+def notice(now: Sweep) -> str:
+    """What a head in place of the token costs."""
     replaced = bought(now, "head-replaces")
-    if replaced and replaced.points < 0 and not replaced.noise:
-        said.append(
-            f"The same head in place of the token {effect(replaced)}: attention brings in what stands "
-            f"elsewhere, and what stands here has to stay."
-        )
-    return "\n\n".join(said)
+    if replaced is None or replaced.points >= 0 or replaced.noise:
+        return ""
+    return (
+        f"The same head in place of the token {effect(replaced)}: attention brings in what stands elsewhere, "
+        f"and what stands here has to stay."
+    )
 
 
 def apart(now: Sweep) -> str:

@@ -5,7 +5,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from engine.chapter.budget import Budget
 from engine.chapter.definitions import ids
@@ -15,16 +14,14 @@ from engine.data import corpus
 from engine.models import ledger
 from engine.models.config import ModelConfig
 from engine.runs.launch import OWN
-from lab.bench import tables
-from lab.bench.sweep import Gap, Row, Sweep, difference
+from engine.system.errors import LabError
+from lab.bench import Gap, Row, Sweep, Table, difference, tables
+from lab.bench.tables import Cell
 from lab.charts.lines import Curve, Line
 from lab.charts.panels import Panel, Part
 from lab.shell.frame import dot
 from lab.shell.styles import style
-from lab.words import MINUS, NBSP, plain, points, quantity, signed
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
+from lab.words import NBSP, plain, points, quantity, signed
 
 OWN_TITLE = "your own rung"
 PARTS = LADDER.models[1:]  # all but the one that the ladder starts with
@@ -58,10 +55,10 @@ def lines(now: Sweep) -> list[Line]:
     return [Line(shorts[name], style(name), now.curves(name)) for name in order]
 
 
-def results_table(now: Sweep, *, comparable: bool) -> "Styler":
+def results_table(now: Sweep) -> Table:
     """Held-out perplexity of every rung in four columns."""
-    rows = [tables.Line(named(name), now.row(name, PERPLEXITY), PERPLEXITY) for name in shown_rungs(now)]
-    return tables.four_columns(rows, comparable=comparable, text=now.of_the_chapters_text)
+    lines = [tables.Line(named(name), now.row(name, PERPLEXITY), PERPLEXITY) for name in shown_rungs(now)]
+    return tables.four_columns(now, lines)
 
 
 def bought(now: Sweep, name: str) -> Gap | None:
@@ -91,49 +88,47 @@ def added(name: str) -> int:
     return ledger.total(rung.config) - (ledger.total(rung.base.config) if rung.base else 0)
 
 
-def bought_table(now: Sweep) -> "Styler":
+def bought_table(now: Sweep) -> Table:
     """Each part: what it adds to its parent, what that buys, and what a thousand parameters buy."""
-    numbers, shown = [], []
+    rows = []
     for rung in PARTS:
         name, part = rung.id, rung.part
         more, yours = added(name), bought(now, name)
         mean, sd = shipped_bought(now, name)
-        points = yours.points if yours else mean
-        each = 1000 * points / more if points is not None and more else None
-        numbers.append((more, mean, yours.points if yours else None, each))
-        shown.append(
+        worth = yours.points if yours else mean
+        each = 1000 * worth / more if worth is not None and more else None
+        rows.append(
             (
                 f"{dot(name)}{NBSP}{plain(part)}",
-                f"{more:+,}".replace("-", MINUS) if more else "0",
-                _shipped(mean, sd),
-                _yours(yours),
-                _per_thousand(each, yours is not None),
+                Cell(more, signed(more, whole_number) if more else "0"),
+                tables.with_spread(mean, sd, signed_points),
+                tables.points(yours),
+                tables.number(each, _per_thousand, color="" if yours else "gray"),
             )
         )
-    return tables.cells(("part", "parameters", "reference", "bought, yours", "per 1,000"), numbers, shown)
+    return Table(
+        ("part", "parameters", "reference", "bought, yours", "per 1,000"),
+        rows,
+        "Parameters: more than the parent has. Below zero: it costs points. Grey: within seed noise, or of "
+        "the reference. Paired over seeds.",
+    )
 
 
-def _shipped(mean: float | None, sd: float | None) -> str:
-    """Points with their sign, and their spread over seeds."""
-    if mean is None:
-        return ":gray[–]"
-    return signed(mean) if sd is None else f"{signed(mean)}{NBSP}:gray[±{NBSP}{quantity(sd)}]"
+def whole_number(value: float | None) -> str:
+    """ "477,696"."""
+    return quantity(value, 0)
 
 
-def _yours(gap: Gap | None) -> str:
-    if gap is None:
-        return ":gray[–]"
-    return f":gray[{signed(gap.points)}]" if gap.noise or gap.level else f"**{signed(gap.points)}**"
+def signed_points(value: float | None) -> str:
+    """Points with their sign."""
+    return "–" if value is None else signed(value)
 
 
-def _per_thousand(each: float | None, yours: bool) -> str:
-    if each is None:
-        return ":gray[–]"
-    text = signed(each, lambda value: quantity(value, 3 if abs(each) < 0.1 else 2))
-    return text if yours else f":gray[{text}]"
+def _per_thousand(each: float | None) -> str:
+    return signed(each or 0.0, lambda value: quantity(value, 3 if abs(each or 0.0) < 0.1 else 2))
 
 
-def beside_the_chapter(now: Sweep, *, comparable: bool) -> "Styler":
+def beside_the_chapter(now: Sweep) -> Table:
     """The differences that the chapter gives, each between the two rows that it takes."""
     compared = []
     for (name, metric), value in LADDER.chapter.items():
@@ -143,26 +138,35 @@ def beside_the_chapter(now: Sweep, *, comparable: bool) -> "Styler":
         yours = {seed: row.yours[seed] - other.yours[seed] for seed in row.yours if seed in other.yours}
         gap = Row(name, value, row.reference, yours, max(row.diverged, other.diverged))
         compared.append(tables.Line(value.label, gap, GAP, points))
-    return tables.four_columns(
-        compared,
-        comparable=comparable,
-        text=now.of_the_chapters_text,
-        columns=("points of perplexity", *tables.COLUMNS[1:]),
+    caption = (
+        "The chapter’s own comparisons, all inferred from its prose; below zero is better. The added average "
+        "here has no positions: which rows of the chapter’s have them is not printed. Green: within a third "
+        "of the chapter’s."
     )
+    return tables.four_columns(now, compared, "points of perplexity", caption)
 
 
-def sizes_table(own: ModelConfig | None) -> "Styler":
+def sizes_table(own: ModelConfig | None) -> Table:
     """Where every rung keeps its parameters. own: the reader's rung, where it can be built."""
-    numbers, shown = [], []
+    rows = []
     configs = {rung.id: rung.config for rung in LADDER.models}
     for name, config in {**configs, **({OWN: own} if own else {})}.items():
         block = ledger.block_parameters(config)
         blocks, share = config.n_layer * sum(block.values()), ledger.feed_forward_share(config)
-        figures = (ledger.total(config), blocks, config.n_layer * block.get("feed-forward", 0))
-        numbers.append((*figures, share))
-        text = f"**{100 * share:.1f}{NBSP}%**" if share else ":gray[–]"
-        shown.append((named(name), *(f"{number:,}" if number else "0" for number in figures), text))
-    return tables.cells(("model", "parameters", "in blocks", "feed-forward", "of the block"), numbers, shown)
+        sizes = (ledger.total(config), blocks, config.n_layer * block.get("feed-forward", 0))
+        cells = (Cell(size, f"{size:,}") for size in sizes)
+        rows.append((named(name), *cells, tables.number(share or None, percent, bold=True)))
+    return Table(
+        ("model", "parameters", "in blocks", "feed-forward", "of the block"),
+        rows,
+        "Counted from the configuration; biases with their matrix. What is not in blocks: token table, "
+        "unembedding, final norm, and the position table, which the first rung lacks.",
+    )
+
+
+def percent(share: float | None) -> str:
+    """A share: "66.7 %"."""
+    return "–" if share is None else f"{100 * share:.1f}{NBSP}%"
 
 
 def of_width(width: int) -> ModelConfig:
@@ -170,15 +174,15 @@ def of_width(width: int) -> ModelConfig:
     return replace(BLOCK.config, d_model=width, d_ff=4 * width)
 
 
-def block_table(width: int) -> "Styler":
+def block_table(width: int) -> Table:
     """One block of a width, part by part."""
     block = ledger.block_parameters(of_width(width))
     whole = sum(block.values())
-    numbers = [(number, number / whole) for number in block.values()]
-    shown = [
-        (plain(part), f"{number:,}", f"{100 * number / whole:.1f}{NBSP}%") for part, number in block.items()
+    rows = [
+        (plain(part), Cell(size, f"{size:,}"), tables.number(size / whole, percent))
+        for part, size in block.items()
     ]
-    return tables.cells(("part", "parameters", "share"), numbers, shown)
+    return Table(("part", "parameters", "share"), rows)
 
 
 def by_heart_parts(now: Sweep) -> list[Part]:
@@ -204,22 +208,21 @@ def _batches(now: Sweep, name: str) -> tuple[Curve, ...]:
     )
 
 
-def by_heart_table(now: Sweep, *, comparable: bool) -> "Styler":
+def by_heart_table(now: Sweep) -> Table:
     """Perplexity on the training text in four columns."""
-    rows = [tables.Line(named(name), now.row(name, TRAIN), TRAIN) for name in BY_HEART]
-    return tables.four_columns(
-        rows,
-        comparable=comparable,
-        text=now.of_the_chapters_text,
-        columns=("on its own text", *tables.COLUMNS[1:]),
+    lines = [tables.Line(named(name), now.row(name, TRAIN), TRAIN) for name in BY_HEART]
+    caption = (
+        f"At the end, on windows of the training text, without dropout; the curves at the right are of "
+        f"batches, with it. Dashed rules: the chapter, after {LADDER.budget('chapter').steps:,} steps."
     )
+    return tables.four_columns(now, lines, "on its own text", caption)
 
 
 def passes(budget: Budget, corpus_id: str) -> float | None:
     """How often a budget goes over a text's training part; None where the text cannot be read."""
     try:
         return budget.steps * budget.batch_size * budget.context_length / _training_tokens(corpus_id)
-    except (ValueError, OSError):
+    except (LabError, OSError):
         return None
 
 
@@ -235,20 +238,22 @@ def times(count: float | None) -> str:
     return f"{quantity(count, 0 if count >= 9.5 else 2)}{NBSP}pass{'' if count == 1 else 'es'}"
 
 
-def dropout_table(sweeps: Sequence[tuple[str, Sweep]], corpus_id: str) -> "Styler":
+def dropout_table(sweeps: Sequence[tuple[str, Sweep]], corpus_id: str) -> Table:
     """With dropout and without, a line a budget: after one pass over the text, and after many."""
-    numbers, shown = list[Sequence[float | None]](), list[Sequence[str]]()
+    rows = []
     for budget_name, now in sweeps:
         budget = LADDER.budget(budget_name)
         without, with_ = (now.row(name, PERPLEXITY) for name in DROPOUT)
-        worth = difference(without, with_)
         label = f"{budget_name}, {budget.steps:,} steps, {times(passes(budget, corpus_id))}"
-        numbers.append((without.mean, with_.mean, worth.points if worth else None))
-        shown.append((label.capitalize(), tables.yours(without), tables.yours(with_), _yours(worth)))
+        worth = tables.points(difference(without, with_))
+        rows.append((label.capitalize(), tables.yours(without), tables.yours(with_), worth))
         if budget_name == "chapter" and without.reference and with_.reference:
-            mean, sd = shipped_bought(now, "block-dropout")
-            pair = [row.reference for row in (without, with_) if row.reference]
-            numbers.append((*(one.mean(PERPLEXITY) for one in pair), mean))
-            cells = (tables.with_spread(one.mean(PERPLEXITY), one.sd(PERPLEXITY)) for one in pair)
-            shown.append((":gray[reference]", *cells, _shipped(mean, sd)))
-    return tables.cells(("budget", "no dropout", "dropout 0.1", "bought"), numbers, shown)
+            shipped = (tables.shipped(row, PERPLEXITY) for row in (without, with_))
+            worth = tables.with_spread(*shipped_bought(now, "block-dropout"), signed_points)
+            rows.append((":gray[reference]", *shipped, worth))
+    return Table(
+        ("budget", "no dropout", "dropout 0.1", "bought"),
+        rows,
+        "Held-out perplexity; a pass is as many tokens as the training part has, drawn at random places. "
+        "Bought: points that dropout takes off, grey within seed noise.",
+    )

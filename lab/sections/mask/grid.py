@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 
 from engine.probes.masks import TOKENS
+from engine.system.errors import InvalidInput, LabError
 from lab.settings import Settings
 from lab.words import MINUS, plain
 
@@ -34,14 +35,14 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.ASCII | re.IG
 
 
 def number(text: str) -> float:
-    """A score from a cell's text. Raises ValueError: with what is wrong, to be read after "is"."""
+    """A score from a cell's text. Raises InvalidInput: with what is wrong, to be read after "is"."""
     written = text.strip().replace(MINUS, "-")
     if not written:
-        raise ValueError(f"empty; {ALLOWED}.")
+        raise InvalidInput(f"empty; {ALLOWED}.")
     if not _NUMBER.fullmatch(written) or not abs(value := float(written)) <= MAX_SCORE:
-        raise ValueError(f"{text[:20]!r}; {ALLOWED}.")
+        raise InvalidInput(f"{text[:20]!r}; {ALLOWED}.")
     if round(value, DECIMALS) != value:
-        raise ValueError(f"{text[:20]!r}; {ALLOWED}.")
+        raise InvalidInput(f"{text[:20]!r}; {ALLOWED}.")
     return value + 0.0  # never −0
 
 
@@ -53,13 +54,13 @@ def shown(value: float) -> str:
 def parse(text: str) -> Grid:
     """A grid from the URL: a preset's name, or 36 numbers joined by "_", zeros left out.
 
-    Raises ValueError: with what is allowed.
+    Raises InvalidInput: with what is allowed.
     """
     if text in PRESETS:
         return PRESETS[text]
     parts = text.split("_")
     if len(parts) != TOKENS**2:
-        raise ValueError(
+        raise InvalidInput(
             f"scores has {len(parts)} numbers; allowed: {TOKENS**2}, row by row, joined by _, or one of "
             f"{', '.join(PRESETS)}."
         )
@@ -67,8 +68,8 @@ def parse(text: str) -> Grid:
     for place, part in enumerate(parts):
         try:
             found.append(number(part or "0"))
-        except ValueError as error:
-            raise ValueError(f"scores, {_named(place)} is {error}") from None
+        except LabError as error:
+            raise InvalidInput(f"scores, {_named(place)} is {error}") from None
     return tuple(found)
 
 
@@ -93,7 +94,7 @@ def accepted(base: Grid, edits: dict[int, dict[str, Any]]) -> tuple[Grid, list[s
             place = int(row) * TOKENS + COLUMNS.index(column)
             try:
                 grid[place] = number(text or "")
-            except ValueError as error:
+            except LabError as error:
                 complaints.append(f"{_named(place).capitalize()} is {error} Used: {shown(base[place])}.")
     return tuple(grid), complaints
 

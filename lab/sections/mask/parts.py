@@ -13,7 +13,7 @@ from engine.probes.masks import TOKENS, Mixture, ThreeWays
 from engine.probes.registry import LEAK_SAMPLE
 from engine.probes.results.leaks import Constant, EmptyRow
 from lab import probes, weights
-from lab.bench.tables import Cell, draw_table, words
+from lab.bench import Cell, Table
 from lab.sections.mask.charts import CONSTANTS
 from lab.shell.frame import dot
 from lab.words import MINUS, NBSP, count, plain, quantity
@@ -26,9 +26,9 @@ WRITING = "Writing 80 tokens, and reading the held-out text"
 def differences(found: ThreeWays) -> None:
     """How far each two of the three ways are apart."""
     rows = [
-        (words(f"{a} and {b}"), (gap, f"**{probes.tiny(gap)}**")) for (a, b), gap in found.differences.items()
+        (f"{a} and {b}", Cell(gap, f"**{probes.tiny(gap)}**")) for (a, b), gap in found.differences.items()
     ]
-    draw_table(("two ways", "largest difference"), rows, "Differences between the three ways")
+    Table(("two ways", "largest difference"), rows, alt="Differences between the three ways").draw()
 
 
 def rows_of(once: Mixture, multiplied: Mixture, times: str) -> None:
@@ -52,12 +52,18 @@ def rows_of(once: Mixture, multiplied: Mixture, times: str) -> None:
             multiplied.linear_effective[t],
         )
         cells = [
-            words(str(t + 1)),
-            words(f"({x:.2f}, {y:.2f})".replace("-", MINUS)),
-            *((float(tokens), quantity(float(tokens), 2)) for tokens in counts),
+            str(t + 1),
+            f"({x:.2f}, {y:.2f})".replace("-", MINUS),
+            *(Cell(float(tokens), quantity(float(tokens), 2)) for tokens in counts),
         ]
         rows.append([cells[place] for place in kept])
-    draw_table([columns[place] for place in kept], rows, "Effective tokens, row by row")
+    Table(
+        [columns[place] for place in kept],
+        rows,
+        "Linear: the scores as a layer’s coefficients, each by its share of their absolute sum; none where "
+        "all are 0.",
+        "Effective tokens, row by row",
+    ).draw()
 
 
 def constant_table(found: Mapping[tuple[str, str], Constant], size: float) -> None:
@@ -68,25 +74,26 @@ def constant_table(found: Mapping[tuple[str, str], Constant], size: float) -> No
             one = found[kind, value]
             rows.append(
                 (
-                    words(f":{look.slot}[●]{NBSP}{name}"),
-                    words(kind),
-                    words(":red[refused]" if one.filled is None else _number(one.filled)),
-                    words(_number(one.cast)),
+                    f":{look.slot}[●]{NBSP}{name}",
+                    kind,
+                    ":red[refused]" if one.filled is None else _number(one.filled),
+                    _number(one.cast),
                     _leak(one, size),
                 )
             )
     columns = ("mask value", "type", "masked_fill", "cast", "leaks")
-    draw_table(columns, rows, "What each mask value becomes, and what leaks past it")
+    caption = ""
     if refusals := {one.refusal for one in found.values() if one.refusal}:
         said = "; ".join(f"“{plain(refusal)}”" for refusal in refusals)
-        st.caption(f"Refused: masked\\_fill raises {said}, while a cast says nothing and changes the value.")
+        caption = f"Refused: masked\\_fill raises {said}, while a cast says nothing and changes the value."
+    Table(columns, rows, caption, "What each mask value becomes, and what leaks past it").draw()
 
 
 def _leak(one: Constant, size: float) -> Cell:
     leak = one.leaks[size]
     if leak is None:
-        return math.nan, ":gray[–]" if one.filled is None else ":red[overflow]"
-    return leak, "0" if leak == 0 else f"**:red[{leak:.3f}]**"
+        return Cell(None, ":gray[–]" if one.filled is None else ":red[overflow]")
+    return Cell(leak, "0" if leak == 0 else f"**:red[{leak:.3f}]**")
 
 
 def _number(value: float) -> str:
@@ -103,19 +110,20 @@ _LIKE = {
 }
 
 
-def empty_row_table(found: Sequence[EmptyRow]) -> None:
+def empty_row_table(found: Sequence[EmptyRow]) -> Table:
     """What every way makes of the empty row, and where it leaves NaN behind."""
     rows = [
         (
-            words(plain(one.way)),
-            words(_LIKE[one.like].replace("_", "\\_")),
-            words(f":red[{plain(', '.join(one.nan_gradients))}]" if one.nan_gradients else "none"),
+            plain(one.way),
+            _LIKE[one.like].replace("_", "\\_"),
+            f":red[{plain(', '.join(one.nan_gradients))}]" if one.nan_gradients else "none",
         )
         for one in found
     ]
-    draw_table(
+    return Table(
         ("attention computed by", "that row’s output", "NaN in the gradient of"),
         rows,
+        "torch as it is installed here, one head with the same weights in all six ways.",
         "A row in which everything is masked, in six ways",
     )
 

@@ -2,21 +2,18 @@
 
 from collections.abc import Callable
 from statistics import geometric_mean
-from typing import TYPE_CHECKING
 
 from engine.chapter.experiments import NORM_PLACEMENT
-from lab.bench import tables
-from lab.bench.sweep import Listed, Sweep
+from engine.system.errors import InvalidInput
+from lab.bench import Sweep, Table
+from lab.bench.sweep import Listed
+from lab.bench.tables import NOTHING, Cell, model, number
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.sections.norm.start import BLOCKS
-from lab.shell.frame import dot
 from lab.shell.styles import style
-from lab.words import NBSP, plain
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
+from lab.words import NBSP
 
 variant = NORM_PLACEMENT.variant
 
@@ -42,7 +39,7 @@ def checked(last: int) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         if text not in {str(step) for step in range(EVERY, last + 1, EVERY)}:
-            raise ValueError(f"at is {text!r}; allowed: every tenth step from {EVERY} to {last:,}.")
+            raise InvalidInput(f"at is {text!r}; allowed: every tenth step from {EVERY} to {last:,}.")
         return int(text)
 
     return parse
@@ -142,19 +139,22 @@ def mean_at(sweep: Sweep, name: str, at: int) -> list[float] | None:
     return [geometric_mean([norm or UNDERFLOW for norm in of_block]) for of_block in zip(*held, strict=True)]
 
 
-def results(sweep: Sweep, at: int) -> "Styler":
+def results(sweep: Sweep, at: int) -> Table:
     """Block 1 and 12 at the step, last over first, and from which step on it stays broken."""
-    numbers, shown = [], []
+    rows = []
     for name in NORM_PLACEMENT.variants:
-        norms = mean_at(sweep, name, at)
-        broken = broken_from(sweep, name)
-        picked = [norms[0], norms[-1], norms[-1] / norms[0]] if norms else [None] * 3
-        numbers.append((*picked, broken))
-        cells = [":gray[–]" if value is None else f"**{power(value)}**" for value in picked]
-        since = f":red[step{NBSP}{broken:,}]" if broken else ":gray[never]" if ratios(sweep, name) else "–"
-        shown.append((f"{dot(name)}{NBSP}{plain(variant(name).title)}", *cells, since))
-    columns = (f"yours, step {at:,}", "block 1", "block 12", "last / first", "broken from")
-    return tables.cells(columns, numbers, shown)
+        norms, broken = mean_at(sweep, name, at), broken_from(sweep, name)
+        picked = (norms[0], norms[-1], norms[-1] / norms[0]) if norms else (None,) * 3
+        never = ":gray[never]" if ratios(sweep, name) else NOTHING
+        since = Cell(broken, f":red[step{NBSP}{broken:,}]" if broken else never)
+        rows.append((model(sweep, name), *(number(value, power, bold=True) for value in picked), since))
+    return Table(
+        (f"yours, step {at:,}", "block 1", "block 12", "last / first", "broken from"),
+        rows,
+        "Of the gradient of that step’s batch, before its own update. Over several seeds: the geometric "
+        "mean. Broken from: the step from which on the last block’s stays over "
+        f"{BROKEN:,} times the first’s.",
+    )
 
 
 def reading(sweep: Sweep, at: int) -> str:
@@ -164,7 +164,7 @@ def reading(sweep: Sweep, at: int) -> str:
     if post is None or pre is None:
         begun = any(sweep.lists(name, METRIC) for name in NORM_PLACEMENT.variants)
         if begun:
-            return "Not every model has come to this step, or it has no gradient that is a number."
+            return "Not every model has come to this step, or it has a non-finite gradient."
         return "Nothing is recorded yet. Train the four models above; then move the step."
     passed = (post[-1] / post[0]) ** (1 / (BLOCKS - 1))
     said = [

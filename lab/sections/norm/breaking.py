@@ -4,28 +4,24 @@ Every cell of a grid is a run of its own at the quick size; one row or one colum
 what was measured before, by whomever, is drawn as well.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeVar
 
 from engine.chapter.experiments import BREAKING, NORM_PLACEMENT, PERPLEXITY
 from engine.chapter.variants import POST_NORM
 from engine.runs import launch
 from engine.runs.spec import RunSpec
-from engine.runs.store import Run, Store
-from lab.bench import tables
-from lab.bench.instruments import Choice
-from lab.bench.sweep import Sweep
+from engine.runs.store import Run
+from engine.system.errors import LabError
+from lab.bench import Request, Sweep, Table
+from lab.bench.tables import number
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.sections.norm.blocks import BROKEN, METRIC, power, steepness
 from lab.shell.styles import Style
 from lab.words import NBSP, plain, quantity
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 BUDGET = BREAKING.budget("quick")
 WARMUPS = (0, 15, 30, 60, 120)
@@ -47,7 +43,6 @@ _SLOTS = {
     "rate": (Style("gray"), Style("blue"), Style("violet"), Style("orange"), Style("red")),
 }
 
-N = TypeVar("N", int, float)
 Cell = tuple[int, float]  # warmup in steps, learning rate
 
 
@@ -124,33 +119,22 @@ def warmup_said(warmup: int) -> str:
     return f"warmup {warmup}" if warmup else "no warmup"
 
 
-def listed(name: str, options: Sequence[N]) -> Callable[[str], N]:
-    """A parser of a setting that accepts these numbers only, as ``:g`` writes them."""
-    known = {f"{number:g}": number for number in options}
-
-    def parse(text: str) -> N:
-        if text not in known:
-            raise ValueError(f"{name} is {text!r}; allowed: {', '.join(known)}.")
-        return known[text]
-
-    return parse
-
-
 def cell_of(spec: RunSpec) -> Cell:
     """Where in the grid a run belongs."""
     return spec.budget.warmup_steps, spec.budget.learning_rate
 
 
-def grid(choice: Choice, store: Store) -> tuple[Sweep, str | None]:
+def grid(request: Request) -> tuple[Sweep, str | None]:
     """All cells with the chosen seeds and text, whatever of them is measured; and why there can be none."""
-    if choice.lacks or choice.corpus_id is None:
-        return Sweep(BREAKING, {}, store), f":gray[{choice.lacks}]"
+    nothing = Sweep.of(BREAKING, [], request)
+    if request.missing_input or request.corpus_id is None:
+        return nothing, f":gray[{request.missing_input}]"
     cells = [(warmup, rate) for warmup in WARMUPS for rate in RATES]
     try:
-        specs = launch.breaking(choice.seeds, choice.corpus_id, cells)
-    except ValueError as error:
-        return Sweep(BREAKING, {}, store), f":red[{plain(str(error))}]"
-    return Sweep.of(BREAKING, specs, store), None
+        specs = launch.breaking(request.seeds, request.corpus_id, cells)
+    except LabError as error:
+        return nothing, f":red[{plain(str(error))}]"
+    return Sweep.of(BREAKING, specs, request), None
 
 
 def along(sweep: Sweep, cut: Cut) -> Sweep:
@@ -281,25 +265,24 @@ def verdict(found: Ended | None) -> str:
     return ":red[broken]" if found.broken else ":green[trains]"
 
 
-def results(sweep: Sweep, cut: Cut) -> "Styler":
+def results(sweep: Sweep, cut: Cut) -> Table:
     """A line a cell of the cut."""
-    numbers, shown = [], []
+    rows = []
     for cell in cut.cells:
         found = ended(sweep, cell)
         perplexity, steep = (found.perplexity, found.steepness) if found else (None, None)
-        numbers.append((perplexity, steep, None))
         color = cut.look(cell).slot
         mark = f":{color}[●]" if color != "ink" else "●"
-        shown.append(
+        rows.append(
             (
                 f"{mark}{NBSP}{cut.label(cell)}",
-                f"**{quantity(perplexity)}**" if perplexity is not None else ":gray[–]",
-                ":gray[–]" if steep is None or perplexity is None else power(steep),
+                number(perplexity, bold=True),
+                number(None if perplexity is None else steep, power),
                 verdict(found),
             )
         )
     where = warmup_said(cut.warmup) if cut.over == "rate" else rate_said(cut.rate)
-    return tables.cells((f"post-norm, {where}", "perplexity", "last / first", "how it ended"), numbers, shown)
+    return Table((f"post-norm, {where}", "perplexity", "last / first", "how it ended"), rows)
 
 
 def notice(sweep: Sweep, cut: Cut) -> str:
@@ -330,7 +313,7 @@ def notice(sweep: Sweep, cut: Cut) -> str:
     for cell in senseless:
         said.append(
             f"{cut.label(cell).capitalize()}: it ends at {quantity(found[cell].perplexity)}, above the "
-            f"{GUESS:,} of a uniform guess, thrown off by its last steps."
+            f"{GUESS:,} of a uniform guess, destabilised in its last steps."
         )
     for cell in lost:
         run = found[cell].diverged[0]

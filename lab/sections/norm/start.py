@@ -10,8 +10,8 @@ from engine.chapter.measurements import NORM_GRADIENTS, PLACEMENTS, Figures, fir
 from engine.probes.registry import NORMS
 from engine.probes.results.norms import Gradients, Norms
 from lab import probes
-from lab.bench import tables, untrained
-from lab.bench.sweep import Row
+from lab.bench import Row, Table, tables, untrained
+from lab.bench.tables import number
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
@@ -20,7 +20,6 @@ from lab.shell.styles import Style, style
 from lab.words import NBSP, quantity
 
 if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
     from streamlit.delta_generator import DeltaGenerator
 
 BLOCKS = 12
@@ -31,7 +30,7 @@ _AXES = {
     "W_O": (0.3, (0.0, 0.1, 0.2, 0.3)),
     "block": (0.6, (0.0, 0.2, 0.4, 0.6)),
 }
-ACROSS = Across(field="block", title="block, 1 reads the embeddings", first=1, ticks=tuple(range(1, 13)))
+ACROSS = Across(field="block", title="block (1 is nearest the input)", first=1, ticks=tuple(range(1, 13)))
 
 
 def norm(value: float | None) -> str:
@@ -88,8 +87,8 @@ def measured(place: "DeltaGenerator", seeds: Sequence[int], corpus_id: str) -> M
     place: of the status line.
     """
     found = {}
-    for number, seed in enumerate(seeds, start=1):
-        busy = f"Measuring seed {seed}, {number} of {len(seeds)}"
+    for nth, seed in enumerate(seeds, start=1):
+        busy = f"Measuring seed {seed}, {nth} of {len(seeds)}"
         if (one := probes.attempt(place, NORMS, busy, corpus_id=corpus_id, seed=seed)) is None:
             return None
         found[seed] = one
@@ -122,7 +121,7 @@ def chart(measured: Measured | None, which: str, *, chapters_text: bool) -> Spec
     return charts.line_chart(frame, lines)
 
 
-def results(measured: Measured | None, which: str) -> "Styler":
+def results(measured: Measured | None, which: str) -> Table:
     """First block, last block and their ratio: the chapter, the reference, yours, the difference."""
     yours = measured.figures(which) if measured else {}
     lines = []
@@ -136,11 +135,12 @@ def results(measured: Measured | None, which: str) -> "Styler":
             if which != "qkv":
                 row = Row(placement, None, None, row.yours, 0)
             lines.append(tables.Line(f"{mark(placement)}{NBSP}{placement}, {what}", row, metric, shown))
-    return tables.four_columns(
+    return tables.compared(
         lines,
+        "gradient norm",
+        remarks(measured),
         comparable=measured is not None and untrained.comparable(NORM_GRADIENTS, measured.seeds),
         text=measured is None or measured.of_the_chapters_text,
-        columns=("gradient norm", *tables.COLUMNS[1:]),
     )
 
 
@@ -149,16 +149,16 @@ def mark(placement: str) -> str:
     return dot({"pre-norm": "pre-norm-warmup", "post-norm": "post-norm-warmup"}[placement])
 
 
-def every_block(measured: Measured, which: str) -> "Styler":
+def every_block(measured: Measured, which: str) -> Table:
     """All twelve, means over the seeds."""
-    numbers, shown = [], []
     pre, post = (
         [fmean(at) for at in zip(*measured.norms(placement, which), strict=True)] for placement in PLACEMENTS
     )
-    for block, (one, other) in enumerate(zip(pre, post, strict=True), start=1):
-        numbers.append((one, other, other / one))
-        shown.append((str(block), norm(one), norm(other), ratio(other / one)))
-    return tables.cells(("block", *PLACEMENTS, "post over pre"), numbers, shown)
+    found = [
+        (str(block), number(one, norm), number(other, norm), number(other / one, ratio))
+        for block, (one, other) in enumerate(zip(pre, post, strict=True), start=1)
+    ]
+    return Table(("block", *PLACEMENTS, "post over pre"), found)
 
 
 def rows(measured: Measured | None) -> Iterator[tuple[object, ...]]:
@@ -182,7 +182,7 @@ def remarks(measured: Measured | None) -> str:
     if measured and not measured.of_the_chapters_text:
         said.append("The chapter’s are of Tiny Shakespeare, so nothing is compared.")
     elif measured and not untrained.comparable(NORM_GRADIENTS, measured.seeds):
-        said.append("Other seeds draw other weights, so a grey difference judges nothing.")
+        said.append("Other seeds draw other weights, so grey differences are not comparable.")
     said.append(
         "Green: a norm within 15 % of the chapter’s, a ratio within 20 %, as far as seeds differ. It does "
         "not print which of a block’s parameters it means; W_Q, W_K and W_V together come nearest."

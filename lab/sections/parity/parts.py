@@ -11,8 +11,8 @@ from engine.chapter.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PARITY,
 from engine.probes import zoo
 from engine.probes.zoo import Finding
 from engine.sandbox.judge import Verdict
-from lab.bench import tables, untrained
-from lab.bench.tables import draw_table, words
+from lab.bench import Cell, Table, tables, untrained
+from lab.bench.tables import number
 from lab.probes import tiny
 from lab.sections.parity.chart import Comparison, power
 from lab.words import NBSP, count, plain, quantity
@@ -81,17 +81,9 @@ def beside_the_chapter(comparison: Comparison, precision: str) -> None:
         tables.Line(label, untrained.row(PARITY, f"{word}-{precision}", metric, yours), metric, write)
         for label, word, metric, write in listed
     ]
-    st.table(
-        tables.four_columns(
-            lines,
-            comparable=untrained.comparable(PARITY, yours),
-            text=True,
-            columns=("beside the chapter", *tables.COLUMNS[1:]),
-        ),
-        border="horizontal",
-        hide_index=True,
-    )
-    st.caption(" ".join(_chapter_remarks(comparison)))
+    said = " ".join(_chapter_remarks(comparison))
+    comparable = untrained.comparable(PARITY, yours)
+    tables.compared(lines, "beside the chapter", said, comparable=comparable).draw()
 
 
 def _chapter_remarks(comparison: Comparison) -> list[str]:
@@ -107,7 +99,7 @@ def _chapter_remarks(comparison: Comparison) -> list[str]:
         if untrained.comparable(PARITY, comparison.seeds):
             said.append(f"{of}. Green: at most twice the chapter’s, which is of one draw.")
         else:
-            said.append(f"{of}, so a grey difference judges nothing.")
+            said.append(f"{of}, so grey differences are not comparable.")
     return said
 
 
@@ -123,23 +115,24 @@ def small(value: float | None) -> str:
 
 def comparison_table(comparison: Comparison, precision: str, mask: str, scale: str) -> None:
     """A line a size: the worst over seeds and over our two ways to compute it."""
-    none, lines = (None, ":gray[–]"), []
+    lines = []
     sizes = list(dict.fromkeys((r.batch, r.tokens, r.d_model, r.n_head) for r in comparison.rows))
     for size in sizes:
         named = dict(zip(("batch", "tokens", "d_model", "n_head"), size, strict=True))
         rows = comparison.where(precision=precision, mask=mask, scale=scale, **named)
         batch, tokens, d_model, heads = size
         shape = f"{NBSP}×{NBSP}".join(map(str, (batch, tokens, d_model)))
-        line = [words(f"{count(heads)} head{'s' if heads > 1 else ''}, {shape}")]
+        line: list[str | Cell] = [f"{count(heads)} head{'s' if heads > 1 else ''}, {shape}"]
         output = max((row.magnitude for row in rows), default=None)
-        line.append(none if output is None else (output, magnitude(output)))
+        line.append(number(output, magnitude))
         for theirs in (MODULE, FUNCTION):
             for field in ("difference", "gradient_difference"):
                 worst = max((getattr(row, field) for row in rows if row.theirs == theirs), default=None)
-                line.append(none if worst is None else (worst, f"**{tiny(worst)}**"))
+                line.append(number(worst, small, bold=True))
         lines.append(line)
     columns = ("size", "mean output", "module", "its gradients", "function", "its gradients ")
-    draw_table(columns, lines, "Largest absolute differences between ours and PyTorch’s, by size")
+    alt = "Largest absolute differences between ours and PyTorch’s, by size"
+    Table(columns, lines, remarks(scale), alt).draw()
 
 
 def remarks(scale: str) -> str:
@@ -195,12 +188,13 @@ def matrix(findings: Sequence[Finding], bets: Mapping[str, str | None]) -> None:
     caught = {(row.implementation, row.test): row.caught for row in findings}
     lines = []
     for name in zoo.IMPLEMENTATIONS:
-        line = [words(TITLES[name])]
+        line = [TITLES[name]]
         for test in TESTS:
             cell = "**caught**" if caught[name, test] else ":gray[passes]"
-            line.append(words(f":blue[○]{NBSP}{cell}" if bets.get(name) == test else cell))
+            line.append(f":blue[○]{NBSP}{cell}" if bets.get(name) == test else cell)
         lines.append(line)
-    draw_table(("", *TESTS.values()), lines, "Which test catches which wrong implementation")
+    alt = "Which test catches which wrong implementation"
+    Table(("", *TESTS.values()), lines, alt=alt).draw()
 
 
 def bets_answered(findings: Sequence[Finding], bets: Mapping[str, str | None]) -> str:
@@ -237,13 +231,14 @@ def exhibit(findings: Sequence[Finding], name: str) -> None:
         with st.container(width=544):
             lines = [
                 [
-                    words(TESTS[row.test]),
-                    words(("**caught**: " if row.caught else "") + plain(row.said)),
+                    TESTS[row.test],
+                    ("**caught**: " if row.caught else "") + plain(row.said),
                 ]
                 for row in findings
                 if row.implementation == name
             ]
-            draw_table(("test", "what it measured"), lines, f"What every test measured of {TITLES[name]}")
+            alt = f"What every test measured of {TITLES[name]}"
+            Table(("test", "what it measured"), lines, alt=alt).draw()
 
 
 def tests_explained() -> str:

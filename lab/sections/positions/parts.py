@@ -1,31 +1,28 @@
 """Perplexity over the length of the window: its figure, its tables, and what there is to notice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 import altair as alt
+import streamlit as st
 
 from engine.chapter import reference
 from engine.chapter.experiments import POSITIONS
-from lab.bench import tables, training
-from lab.bench.instruments import Choice
-from lab.bench.sweep import Row, Sweep, difference
+from lab import bench
+from lab.bench import Cell, Figure, Question, Request, Row, Sweep, Table, difference, figures, tables
+from lab.bench.questions import short
+from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import DASHED, GRAY, note, rows
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.shell.frame import dot
 from lab.shell.styles import style
-from lab.words import NBSP, plain, quantity
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
+from lab.words import NBSP, plain, quantity, signed
 
 variant = POSITIONS.variant
-short = partial(training.short, POSITIONS)
 
+CURVES_WIDTH, LENGTHS_WIDTH = 432, 672  # px
 TRAINED = POSITIONS.budget("chapter").context_length  # tokens in a window, on both budgets
 LENGTHS = POSITIONS.budget("chapter").also_at
 LONGER = 256  # the length that the chapter compares at
@@ -102,34 +99,32 @@ def numbers(sweep: Sweep) -> Iterator[tuple[object, ...]]:
             yield spec.variant, spec.budget_name, spec.seed, run.id, length, value
 
 
-def lengths_table(sweep: Sweep) -> "Styler":
+def lengths_table(sweep: Sweep) -> Table:
     """Yours at every length; the reference in grey below."""
     shipped = reference.load(POSITIONS.id)
-    rows, shown = list[list[float | None]](), list[tuple[str, ...]]()
+    rows = list[tuple[str | Cell, ...]]()
     for name in POSITIONS.variants:
-        cells = [sweep.row(name, metric(length)) for length in LENGTHS]
-        rows.append([cell.mean for cell in cells])
-        label = f"{dot(name)}{NBSP}{plain(variant(name).title)}"
-        shown.append((label, *map(tables.yours, cells)))
+        found = [sweep.row(name, metric(length)) for length in LENGTHS]
+        rows.append((tables.model(sweep, name), *map(tables.yours, found)))
         if shipped and (row := shipped.rows.get(name)):
-            rows.append([row.mean(metric(length)) for length in LENGTHS])
-            shown.append((":gray[reference]", *(f":gray[{quantity(mean)}]" for mean in rows[-1])))
-    columns = ("perplexity, yours", *(f"at {length}" for length in LENGTHS))
-    return tables.cells(columns, rows, shown)
+            means = (row.mean(metric(length)) for length in LENGTHS)
+            rows.append((":gray[reference]", *(tables.number(mean, color="gray") for mean in means)))
+    return Table(("perplexity, yours", *(f"at {length}" for length in LENGTHS)), rows)
 
 
-def _times(row: Row) -> str:
-    return tables.with_spread(row.mean, row.sd, bold=True, shown=lambda value: quantity(value, 2))
+def _times(row: Row) -> Cell:
+    return tables.with_spread(row.mean, row.sd, lambda value: quantity(value, 2), bold=True)
 
 
-def beside_the_chapter(sweep: Sweep) -> list[tables.Line]:
+def beside_the_chapter(sweep: Sweep) -> Table:
     """The four columns of what the chapter prints."""
-    return [
+    lines = [
         tables.Line(
             f"{dot(name)}{NBSP}{plain(variant(name).short)} {value.label}", sweep.row(name, figure), figure
         )
         for (name, figure), value in POSITIONS.chapter.items()
     ]
+    return tables.four_columns(sweep, lines, "beside the chapter")
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ class Claim:
     """
 
     text: str
-    figure: str
+    figure: Cell
     holds: bool | None
     noise: bool = False
 
@@ -175,11 +170,11 @@ def _best_inside(sweep: Sweep) -> Claim:
     text = "learned, points ahead of the next best at 64"
     learned, *others = _ranked(sweep, TRAINED, first="learned")
     if learned.mean is None or not others or any(row.mean is None for row in others):
-        return Claim(text, ":gray[–]", None)
+        return Claim(text, tables.NO_NUMBER, None)
     gap = difference(others[0], learned)
     assert gap is not None
-    points = f"{'+' if gap.points >= 0 else ''}{quantity(gap.points)}"
-    return Claim(text, f"**{points}**{NBSP}:gray[{short(others[0])}]", gap.points > 0, bool(gap.noise))
+    figure = Cell(gap.points, f"**{signed(gap.points)}**{NBSP}:gray[{short(sweep, others[0])}]")
+    return Claim(text, figure, gap.points > 0, bool(gap.noise))
 
 
 def _ranked(sweep: Sweep, length: int, first: str | None = None) -> list[Row]:
@@ -188,19 +183,18 @@ def _ranked(sweep: Sweep, length: int, first: str | None = None) -> list[Row]:
     return sorted(rows, key=lambda row: (row.variant != first, row.mean is None, row.mean or 0.0))
 
 
-def claims_table(sweep: Sweep, *, comparable: bool) -> "Styler":
-    """The orderings, one a line. comparable: whether yours were trained as long as the chapter's."""
-    shown = []
+def claims_table(sweep: Sweep) -> Table:
+    """The orderings, one a line."""
+    comparable = sweep.request.as_the_chapter and sweep.of_the_chapters_text
+    rows = []
     for claim in claims(sweep):
-        if claim.holds is None:
-            verdict = ":gray[–]"
-        else:
+        verdict = tables.NOTHING
+        if claim.holds is not None:
             words = f"{'holds' if claim.holds else 'does not hold'}{', in noise' if claim.noise else ''}"
             color = "gray" if not comparable or claim.noise else "green" if claim.holds else "red"
             verdict = f":{color}[{words.replace(' ', NBSP)}]"
-        shown.append((claim.text, claim.figure, verdict))
-    numbers = [(None, None)] * len(shown)
-    return tables.cells(("the chapter in words", "yours", "so"), numbers, shown)
+        rows.append((claim.text, claim.figure, verdict))
+    return Table(("the chapter in words", "yours", "verdict"), rows)
 
 
 STEPS_DECIDE = (
@@ -208,43 +202,46 @@ STEPS_DECIDE = (
     "41.8 and 40.8 after 1,500, 39.5 and 42.9 after 3,000, when RoPE overfits (CPU, 2 cores, "
     "2026-11-30). The chapter, whose steps are not printed, has the learned table ahead."
 )
-INSIDE = "Before you train: which scheme is best at 64 tokens, as long as it was trained?"
-FALLS = "And which loses most at 256?"
 
 
-def notice(sweep: Sweep, inside: str | None, falls: str | None) -> str:
-    """What the lengths say, read off the reader's own figures. inside, falls: the guesses, answered first."""
-    said = []
+def best_inside(sweep: Sweep) -> str:
+    """Who is lowest at the length of training."""
     near = [row for row in _ranked(sweep, TRAINED) if row.mean is not None]
-    if len(near) == len(POSITIONS.variants):
-        gap = difference(near[1], near[0])
-        lead = ""
-        if gap is not None:
-            lead = (
-                f"level with {short(near[1])}"
-                if gap.level
-                else f"{quantity(gap.points)} ahead of {short(near[1])}"
-            )
-            lead = f", {lead}{', within seed noise' if gap.noise else ''}"
-        said.append(f"{_guessed(inside)}Best at {TRAINED} tokens is **{short(near[0])}**{lead}.")
-    lost = sorted(
-        (row for name in POSITIONS.variants if (row := ratio(sweep, name)).mean is not None),
-        key=lambda row: -(row.mean or 0.0),
+    if len(near) < len(POSITIONS.variants):
+        return ""
+    gap, second = difference(near[1], near[0]), short(sweep, near[1])
+    assert gap is not None
+    lead = f"level with {second}" if gap.level else f"{quantity(gap.points)} ahead of {second}"
+    noise = ", within seed noise" if gap.noise else ""
+    return f"Best at {TRAINED} tokens is **{short(sweep, near[0])}**, {lead}{noise}."
+
+
+def loses_most(sweep: Sweep) -> str:
+    """Who is worst at 256 beside itself at 64."""
+    lost = [row for name in POSITIONS.variants if (row := ratio(sweep, name)).mean is not None]
+    if len(lost) < len(POSITIONS.variants):
+        return ""
+    lost.sort(key=lambda row: -(row.mean or 0.0))
+    return (
+        f"The largest loss at {LONGER}: **{short(sweep, lost[0])}**, {quantity(lost[0].mean, 2)} times as "
+        f"perplexed as at {TRAINED}; then {short(sweep, lost[1])}, {quantity(lost[1].mean, 2)}."
     )
-    if len(lost) == len(POSITIONS.variants):
-        said.append(
-            f"{_guessed(falls)}The largest loss at {LONGER}: **{short(lost[0])}**, "
-            f"{quantity(lost[0].mean, 2)} times as perplexed as at {TRAINED}; then {short(lost[1])}, "
-            f"{quantity(lost[1].mean, 2)}."
-        )
-    return "\n\n".join([*said, *_lesson(sweep)])
 
 
-def _guessed(guess: str | None) -> str:
-    return f"You guessed *{plain(variant(guess).short)}*. " if guess else ""
+_SCHEMES = {name: plain(variant(name).short) for name in POSITIONS.variants}
+QUESTIONS = (
+    Question(
+        "inside",
+        "Before you train: which scheme is best at 64 tokens, the training length?",
+        _SCHEMES,
+        best_inside,
+    ),
+    Question("falls", "And which loses most at 256?", _SCHEMES, loses_most),
+)
 
 
-def _lesson(sweep: Sweep) -> list[str]:
+def notice(sweep: Sweep) -> str:
+    """What the lengths teach, read off the reader's own figures."""
     said = []
     near, far = (sweep.row("alibi", metric(length)).mean for length in (TRAINED, LONGER))
     if near is not None and far is not None:
@@ -263,40 +260,53 @@ def _lesson(sweep: Sweep) -> list[str]:
             "Sinusoids have a value at position 200 and the table has a row for it. Neither helps: being "
             "able to say where a token stands is one thing, having learned to read it another."
         )
-    return said
+    return "\n\n".join(said)
 
 
-def curves_frame(budget: str, *, chapters_text: bool) -> Frame:
-    """Where the curves of training are drawn: as high as the other figure begins, and without names."""
-    found = training.chart_frame(POSITIONS, budget, chapters_text, LOW if chapters_text else ANY_TEXT[0])
-    return replace(found, names=False, gutter=0.02, height=HEIGHT)
-
-
-def remarks(lines: Sequence[tables.Line], choice: Choice, *, text: bool) -> list[str]:
-    """What the tables hold, and how far they can be compared."""
-    said = training.general_remarks(POSITIONS, [line.row for line in lines], choice)
-    said.append(
-        f"{LONGER} : {TRAINED} is how many times as perplexed a scheme is there. "
-        f"The chapter prints two figures of ALiBi and gives the others as an order."
+def figure(sweep: Sweep) -> Figure:
+    """The curves of training, and the same weights over the length of the window."""
+    text = sweep.of_the_chapters_text
+    curves = replace(
+        figures.chart_frame(sweep, LOW if text else ANY_TEXT[0]), names=False, gutter=0.02, height=HEIGHT
     )
-    if not text:
-        said.append("Yours are of another text, so nothing is compared.")
-    elif choice.budget != "chapter":
-        said.append(
-            f"Chapter and reference trained longer than yours, so what is grey judges nothing. The quick "
-            f"budget already shows that {POSITIONS.shows}; it cannot show {POSITIONS.hides}."
-        )
-    else:
-        said.append("Green: within 3 % of the chapter, or as it says.")
-    return said
+
+    def draw(now: Sweep) -> None:
+        with st.container(horizontal=True, gap="small", key="figure-positions"):
+            with st.container(width=CURVES_WIDTH, gap=None):
+                st.markdown(f":small[**While training** :gray[at {TRAINED} tokens]]")
+                made = charts.line_chart(curves, figures.chart_lines(now), now.progress)
+                drawing.draw(made, key="positions.curves")
+            with st.container(width=LENGTHS_WIDTH, gap=None):
+                st.markdown(":small[**The same weights on longer windows** :gray[once trained]]")
+                drawing.draw(chart(now), key="positions.lengths")
+
+    return Figure(
+        "Held-out perplexity",
+        "log scale, lower is better",
+        f"{POSITIONS.id}-{sweep.request.budget}",
+        draw,
+        chart,
+        numbers,
+    )
 
 
-def budget_line(budget: str) -> str:
+def caption(sweep: Sweep) -> str:
+    """What the tables hold, and how far they can be compared."""
+    rows = [sweep.row(name, figure) for name, figure in POSITIONS.chapter]
+    between = (
+        f"{LONGER} : {TRAINED} is how many times as perplexed a scheme is there. The chapter prints two "
+        f"figures of ALiBi and gives the others as an order."
+    )
+    said = bench.remarks(sweep, rows, between, green="Green: within 3 % of the chapter, or as it says.")
+    return f"{said} {STEPS_DECIDE}" if sweep.of_the_chapters_text else said
+
+
+def budget_line(request: Request) -> None:
     """What is trained and where it is evaluated, in one line."""
-    found = POSITIONS.budget(budget)
+    found = POSITIONS.budget(request.budget)
     lengths = ", ".join(map(str, LENGTHS[:-1]))
-    return (
-        f"{budget.capitalize()}: one block of four heads, {found.steps:,} steps of {found.batch_size} × "
-        f"{found.context_length} tokens at learning rate {found.learning_rate:g}; then all held-out windows "
-        f"of {lengths} and {LENGTHS[-1]} tokens."
+    st.caption(
+        f"{request.budget.capitalize()}: one block of four heads, {found.steps:,} steps of "
+        f"{found.batch_size} × {found.context_length} tokens at learning rate {found.learning_rate:g}; then "
+        f"all held-out windows of {lengths} and {LENGTHS[-1]} tokens."
     )

@@ -2,14 +2,16 @@
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 
 from engine.chapter.experiments import POSITIONS
-from engine.probes.results.positions import Diagonals, Knowledge, Order, Places, Rescaled, Table
+from engine.probes.results.positions import Diagonals, Knowledge, Order, Places, Rescaled
+from engine.probes.results.positions import Table as LearnedTable
 from lab import probes
-from lab.bench import tables
+from lab.bench import Cell, Table
+from lab.bench.tables import number
 from lab.charts import lines as charts
 from lab.charts.axes import COLOR, hover, levels, rows
 from lab.charts.drawing import Spec, compiled, fed
@@ -18,9 +20,6 @@ from lab.sections.positions.parts import LENGTHS, LONGER, TRAINED
 from lab.shell.frame import dot
 from lab.shell.styles import Style, style
 from lab.words import NBSP, plain, quantity, visible
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 variant = POSITIONS.variant
 
@@ -102,17 +101,14 @@ def _of(found: Rescaled, way: str, length: int) -> float:
     return math.inf if value is None else value
 
 
-def rescaled_table(found: Rescaled) -> "Styler":
+def rescaled_table(found: Rescaled) -> Table:
     """The same as numbers, and how much slower the rotation is."""
-    numbers, shown = [], []
+    rows = []
     for length in LENGTHS:
         values = [_of(found, way, length) for way in WAYS]
-        best = min(values)
-        cells = [f"**{quantity(value)}**" if value == best else quantity(value) for value in values]
-        numbers.append((*values, length / TRAINED))
-        shown.append((f"{length} tokens", *cells, f"{length / TRAINED:g}"))
-    columns = ("RoPE at", *(name for name, _ in WAYS.values()), "slower by")
-    return tables.cells(columns, numbers, shown)
+        cells = (number(value, bold=value == min(values)) for value in values)
+        rows.append((f"{length} tokens", *cells, number(length / TRAINED, "{:g}".format)))
+    return Table(("RoPE at", *(name for name, _ in WAYS.values()), "slower by"), rows)
 
 
 def rescaled_words(found: Rescaled) -> str:
@@ -166,18 +162,17 @@ def diagonal_chart(found: Diagonals, distance: str, head: str) -> Spec:
     return charts.line_chart(frame, lines, edge=[{"place": TRAINED, "text": "trained up to here"}])
 
 
-def diagonal_table(found: Diagonals, distance: str, head: str) -> "Styler":
+def diagonal_table(found: Diagonals, distance: str, head: str) -> Table:
     """The spread of each line: its largest score less its smallest."""
     at, row = found.distances.index(int(distance)), int(head) - 1
-    numbers, shown = [], []
+    rows = []
     for name in POSITIONS.variants:
         one = found.models[name][row][at]
         most = max(d.all for d in found.models[name][row])
-        numbers.append((one.inside, one.all, most))
-        cells = (small(value) for value in (one.inside, one.all, most))
-        shown.append((f"{dot(name)}{NBSP}{plain(variant(name).title)}", *cells))
+        cells = (Cell(value, small(value)) for value in (one.inside, one.all, most))
+        rows.append((f"{dot(name)}{NBSP}{plain(variant(name).title)}", *cells))
     columns = ("spread of the score", f"first {TRAINED}", f"all {found.length}", "any distance")
-    return tables.cells(columns, numbers, shown)
+    return Table(columns, rows)
 
 
 def diagonal_words(found: Diagonals, distance: str, head: str) -> str:
@@ -200,7 +195,7 @@ def small(value: float) -> str:
 # Order: fresh weights, a sentence of the reader's.
 
 
-def order_table(found: Order) -> "Styler":
+def order_table(found: Order) -> Table:
     """Largest differences of the logits, a line a scheme; what is only rounding in green."""
     columns = {
         "unmasked": "mask off",
@@ -208,13 +203,14 @@ def order_table(found: Order) -> "Styler":
         "one_block": "last, one block",
         "two_blocks": "last, two blocks",
     }
-    numbers, shown = [], []
+    rows = []
     for row in found.rows:
-        values = [getattr(row, name) for name in columns]
-        numbers.append(values)
-        cells = (f":green[**{small(value)}**]" if value < EXACT else small(value) for value in values)
-        shown.append((f"{dot(row.scheme)}{NBSP}{plain(variant(row.scheme).title)}", *cells))
-    return tables.cells(("largest difference", *columns.values()), numbers, shown)
+        values = (getattr(row, name) for name in columns)
+        cells = (
+            Cell(value, f":green[**{small(value)}**]" if value < EXACT else small(value)) for value in values
+        )
+        rows.append((f"{dot(row.scheme)}{NBSP}{plain(variant(row.scheme).title)}", *cells))
+    return Table(("largest difference", *columns.values()), rows)
 
 
 def order_words(found: Order) -> str:
@@ -240,18 +236,21 @@ def shuffled(found: Order, name: str) -> str:
 # What trained models know of order.
 
 
-def knowledge_table(found: Knowledge) -> "Styler":
+def knowledge_table(found: Knowledge) -> Table:
     """How much of the position can be read, and what a shuffled past costs."""
-    numbers, shown = [], []
+    rows = []
     for name in POSITIONS.variants:
         if one := found.models.get(name):
-            values = (one.read, one.unmasked, one.ordered, one.shuffled)
-            numbers.append(values)
-            reads = (f"{quantity(100 * max(value, 0.0), 0)}{NBSP}%" for value in values[:2])
-            cells = (*reads, *(quantity(value) for value in values[2:]))
-            shown.append((f"{dot(name)}{NBSP}{plain(variant(name).title)}", *cells))
-    columns = ("trained on 64 tokens", "place read off", "mask taken off", "past in order", "past shuffled")
-    return tables.cells(columns, numbers, shown)
+            reads = (
+                Cell(share, f"{quantity(100 * max(share, 0.0), 0)}{NBSP}%")
+                for share in (one.read, one.unmasked)
+            )
+            perplexities = (number(past) for past in (one.ordered, one.shuffled))
+            rows.append((f"{dot(name)}{NBSP}{plain(variant(name).title)}", *reads, *perplexities))
+    return Table(
+        ("trained on 64 tokens", "position decoded", "mask taken off", "past in order", "past shuffled"),
+        rows,
+    )
 
 
 def knowledge_words(found: Knowledge) -> str:
@@ -282,7 +281,7 @@ def knowledge_words(found: Knowledge) -> str:
 # The learned table.
 
 
-def rows_chart(found: Table) -> Spec:
+def rows_chart(found: LearnedTable) -> Spec:
     """How far each row has turned from where it began: a stroke a row."""
     turned = [
         {"row": at, "turned": turned, "moved": moved, "slot": style("learned").slot}
@@ -310,7 +309,7 @@ def _strokes(last: int, top: float) -> Spec:
     return compiled(200, *levels(frame.y, 0, last), strokes.encode(tooltip=told), *edge(frame))
 
 
-def rows_words(found: Table) -> str:
+def rows_words(found: LearnedTable) -> str:
     """Seen rows and unseen ones, in figures."""
     seen, unseen = found.turned[: found.trained], found.turned[found.trained :]
     shrunk = sum(found.moved[found.trained :]) / len(unseen)

@@ -2,7 +2,7 @@
 
 import statistics
 
-from lab.bench.sweep import Sweep
+from lab.bench import Question, Sweep
 from lab.sections.scaling.parts import (
     FROZEN,
     GRADIENT,
@@ -33,26 +33,6 @@ def late(part: Sweep, name: str, metric: str) -> float | None:
     return statistics.fmean(value for tail in tails for value in tail) if any(tails) else None
 
 
-HELPS_GUESSES = {**{str(d): f"d_k {d}" for d in (32, 128, 256, 1024)}, "never": "at none"}
-FROZEN_GUESSES = {"few": "under 10 %", "half": "about half", "most": "over 90 %"}
-
-
-def notice(sweep: Sweep, helps: str | None, frozen: str | None) -> str:
-    """What the sweep says, read off the reader's own figures. helps, frozen: the guesses, answered first."""
-    said = []
-    if (start := helps_from(sweep)) is not None:
-        answer = f"from **d_k {start}** on" if start else "at **none** of these widths for certain"
-        said.append(f"{_guessed(HELPS_GUESSES, helps)}In perplexity the division helps {answer}.")
-    widest = WIDEST.of(sweep)
-    share_now = widest.row(WIDEST.names[1], FROZEN.metric).mean
-    if share_now is not None:
-        said.append(
-            f"{_guessed(FROZEN_GUESSES, frozen)}Undivided at d_k 1024, **{share(share_now)}** of the rows "
-            f"end with more than 0.99 on one token."
-        )
-    return "\n\n".join([*said, *_collapse(widest)])
-
-
 def helps_from(sweep: Sweep) -> int | None:
     """The narrowest head from which on dividing wins in every row; 0: none; None: a row is missing."""
     wins: dict[int, bool] = {}
@@ -69,26 +49,55 @@ def helps_from(sweep: Sweep) -> int | None:
     return start
 
 
-def _guessed(options: dict[str, str], guess: str | None) -> str:
-    return f"You guessed *{options[guess]}*. " if guess else ""
+def helps(sweep: Sweep) -> str:
+    """From which width on dividing wins."""
+    if (start := helps_from(sweep)) is None:
+        return ""
+    answer = f"from **d_k {start}** on" if start else "at **none** of these widths for certain"
+    return f"In perplexity the division helps {answer}."
 
 
-def _collapse(widest: Sweep) -> list[str]:
-    said = []
+def frozen(sweep: Sweep) -> str:
+    """How many rows of the widest undivided head end with nearly all weight on one token."""
+    found = WIDEST.of(sweep).row(WIDEST.names[1], FROZEN.metric).mean
+    if found is None:
+        return ""
+    return f"Unscaled at d_k 1024, **{share(found)}** of the rows end with more than 0.99 on one token."
+
+
+QUESTIONS = (
+    Question(
+        "helps",
+        "Before you train: from which width on does the division help?",
+        {**{str(d): f"d_k {d}" for d in (32, 128, 256, 1024)}, "never": "at none"},
+        helps,
+    ),
+    Question(
+        "frozen",
+        "Unscaled at d_k 1024, how many rows end saturated?",
+        {"few": "under 10 %", "half": "about half", "most": "over 90 %"},
+        frozen,
+    ),
+)
+
+
+def notice(sweep: Sweep) -> str:
+    """What becomes of the scores and of the gradient at the widest head."""
+    said, widest = [], WIDEST.of(sweep)
     undivided, divided = (ends(widest, name, SPREAD.metric) for name in reversed(WIDEST.names))
     if undivided and divided:
         said.append(
             f"The undivided scores start {quantity(undivided[0] / divided[0], 0)} times as wide, "
             f"√1024{NBSP}={NBSP}32, and go from {figure(undivided[0])} to {figure(undivided[1])}; the "
             f"divided ones from {figure(divided[0])} to {figure(divided[1])}. A larger gap between two "
-            f"scores costs the frozen head nothing any more, so nothing holds the scores back."
+            f"scores no longer changes the loss of a saturated head, so nothing holds the scores back."
         )
     pulls = [late(widest, name, GRADIENT.metric) for name in reversed(WIDEST.names)]
     if pulls[0] is not None and pulls[1] is not None:
         fate = "is not even smaller" if pulls[0] > pulls[1] else "is smaller, but not nothing"
         said.append(
             f"The norm of W_Q’s gradient ends at {small(pulls[0])} undivided and {small(pulls[1])} divided: "
-            f"as a whole it {fate}. Frozen rows send almost none of it; the few others pull without the "
-            f"factor 1/√d_k, and decide for all."
+            f"as a whole it {fate}. Saturated rows send almost none of it; the few others pull without "
+            f"the factor 1/√d_k, and the unsaturated rows dominate the gradient."
         )
-    return said
+    return "\n\n".join(said)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -17,17 +16,15 @@ from engine.chapter.experiments import (
 )
 from engine.chapter.variant import Variant
 from engine.chapter.variants import UNDIVIDED
-from lab.bench import tables, training
-from lab.bench.instruments import Choice
-from lab.bench.sweep import Gap, Row, Sweep, difference
+from lab import bench
+from lab.bench import Figure, Gap, Request, Row, Sweep, Table, difference, tables
+from lab.bench.remarks import general
 from lab.charts.lines import Line
 from lab.charts.panels import Panel, Part
+from lab.settings import Setting
 from lab.shell.frame import dot
 from lab.shell.styles import style
 from lab.words import NBSP, plain, points, quantity, signed
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 KINDS = ("divided", "undivided")
 CHAPTER = {**SCALING_LONG.chapter, **SCALING.chapter, **SCALING_WIDE.chapter}
@@ -192,31 +189,22 @@ def winner(divided: Row, undivided: Row) -> str | None:
     return "divided" if gap.points > 0 else "undivided"
 
 
-def perplexity_table(sweep: Sweep, budget: str) -> "Styler":
+def perplexity_table(sweep: Sweep) -> Table:
     """Yours: per width both perplexities, what the division is worth, and the winner."""
-    numbers, shown = [], []
+    rows = []
     for row in WIDTHS:
         divided, undivided = pair(sweep, row)
-        gap = difference(undivided, divided)
-        numbers.append((divided.mean, undivided.mean, gap.points if gap else None, None))
-        shown.append(
+        gain, gap = worth(sweep, row), difference(undivided, divided)
+        rows.append(
             (
-                row.label(budget),
+                row.label(sweep.request.budget),
                 tables.yours(divided),
                 tables.yours(undivided),
-                _worth(worth(sweep, row)),
+                tables.with_spread(gain.mean, gain.sd, lambda value: signed(value or 0.0), bold=True),
                 _winner(winner(divided, undivided), gap),
             )
         )
-    columns = ("perplexity", "divided", "undivided", "worth", "winner")
-    return tables.cells(columns, numbers, shown)
-
-
-def _worth(row: Row) -> str:
-    if row.mean is None:
-        return ":gray[–]"
-    spread = f"{NBSP}:gray[±{NBSP}{quantity(row.sd)}]" if row.sd is not None else ""
-    return f"**{signed(row.mean)}**{spread}"
+    return Table(("perplexity", "divided", "undivided", "points saved", "winner"), rows)
 
 
 def _winner(name: str | None, gap: Gap | None) -> str:
@@ -224,26 +212,33 @@ def _winner(name: str | None, gap: Gap | None) -> str:
         case None:
             return ":gray[–]"
         case "neither":
-            return ":gray[neither: seed noise]" if gap and gap.noise else ":gray[neither]"
+            return ":gray[tie, within seed noise]" if gap and gap.noise else ":gray[tie]"
     return f"{dot(WIDEST.names[KINDS.index(name)])}{NBSP}{name}"
 
 
-def scores_table(sweep: Sweep, budget: str) -> "Styler":
+def scores_table(sweep: Sweep) -> Table:
     """Yours at the end: per width the spread of the scores and the share of rows that froze."""
-    numbers, shown = [], []
+    rows = []
     for row in WIDTHS:
-        cells = [
-            (figures, panel.shown) for panel in (SPREAD, FROZEN) for figures in pair(sweep, row, panel.metric)
-        ]
-        numbers.append([figures.mean for figures, _ in cells])
-        shown.append((row.label(budget), *(tables.yours(figures, write) for figures, write in cells)))
+        cells = (
+            tables.yours(figures, panel.shown)
+            for panel in (SPREAD, FROZEN)
+            for figures in pair(sweep, row, panel.metric)
+        )
+        rows.append((row.label(sweep.request.budget), *cells))
     columns = ("scores at the end", "std, divided", "std, undivided", "over 0.99, div.", "over 0.99, undiv.")
-    return tables.cells(columns, numbers, shown)
+    return Table(columns, rows)
 
 
-def beside_the_chapter(sweep: Sweep, widths: Sequence[Width], budget: str) -> list[tables.Line]:
-    """The four columns: what the division is worth at each width, and the chapter's figures of the last."""
-    lines = [tables.Line(f"worth, {row.label(budget)}", worth(sweep, row), GAP, points) for row in widths]
+def beside_the_chapter(sweep: Sweep) -> Table:
+    """The four columns of the sweep over widths."""
+    return tables.four_columns(sweep, lines(sweep, WIDTHS), "beside the chapter")
+
+
+def lines(sweep: Sweep, widths: Sequence[Width]) -> list[tables.Line]:
+    """What the division is worth at each width, and the chapter's figures of the last."""
+    budget = sweep.request.budget
+    found = [tables.Line(f"worth, {row.label(budget)}", worth(sweep, row), GAP, points) for row in widths]
     widest = widths[-1].of(sweep)
     divided, undivided = widths[-1].names
     for name, panel, what in (
@@ -251,87 +246,90 @@ def beside_the_chapter(sweep: Sweep, widths: Sequence[Width], budget: str) -> li
         (undivided, FROZEN, "rows over 0.99, undivided"),
         (divided, SPREAD, "std of scores, divided"),
     ):
-        line = tables.Line(
-            f"{what}, d_k{NBSP}1024", widest.row(name, panel.metric), panel.metric, panel.shown
-        )
-        lines.append(line)
-    return lines
+        label = f"{what}, d_k{NBSP}1024"
+        found.append(tables.Line(label, widest.row(name, panel.metric), panel.metric, panel.shown))
+    return found
 
 
-def results(sweep: Sweep, choice: Choice) -> None:
-    """The sweep's three tables, and what they hold."""
-    for styler in (perplexity_table(sweep, choice.budget), scores_table(sweep, choice.budget)):
-        st.table(styler, border="horizontal", hide_index=True)
-    said = against_the_chapter(sweep, WIDTHS, choice)
-    st.caption(" ".join(said))
-
-
-def against_the_chapter(sweep: Sweep, widths: Sequence[Width], choice: Choice) -> list[str]:
-    """Draw that table. Returns what there is to say below it."""
-    lines = beside_the_chapter(sweep, widths, choice.budget)
-    comparable, text = choice.budget == "chapter", sweep.of_the_chapters_text
-    st.table(
-        tables.four_columns(
-            lines, comparable=comparable, text=text, columns=("beside the chapter", *tables.COLUMNS[1:])
-        ),
-        border="horizontal",
-        hide_index=True,
+def caption(sweep: Sweep, widths: Sequence[Width] = WIDTHS) -> str:
+    """Below the four columns: what they hold, and how far they can be compared."""
+    return bench.remarks(
+        sweep,
+        [line.row for line in lines(sweep, widths)],
+        "Worth: points of perplexity that the undivided head is behind, paired over seeds.",
+        green="Green: a worth within half of the chapter’s, another figure within 3 % of it.",
     )
-    shown = sweep.experiment
-    said = training.general_remarks(shown, [line.row for line in lines], choice)
-    said.append("Worth: points of perplexity that the undivided head is behind, paired over seeds.")
-    if not text:
-        said.append("Yours are of another text, so nothing is compared.")
-    elif not comparable:
-        said.append(
-            f"Chapter and reference trained longer than yours, so a grey difference judges nothing. The "
-            f"quick budget already shows that {shown.shows}; it cannot show {shown.hides}."
-        )
-    else:
-        said.append("Green: a worth within half of the chapter’s, another figure within 3 % of it.")
-    return said
 
 
-def budget_line(choice: Choice) -> str:
+def budget_line(request: Request) -> None:
     """What the chosen budget trains."""
-    budget = SCALING.budget(choice.budget)
+    budget = SCALING.budget(request.budget)
     trained = (
         f"{budget.steps:,} steps of {budget.batch_size} × {budget.context_length} tokens at learning rate "
         f"{budget.learning_rate:g}"
     )
-    if choice.budget == "quick":
-        return f"Quick: {trained}."
+    if request.budget == "quick":
+        st.caption(f"Quick: {trained}.")
+        return
     long = SCALING_LONG.budget("chapter")
-    return (
+    st.caption(
         f"Chapter: {trained}, one head added to the token, no norm; in a block: {long.steps:,} steps of "
         f"{long.batch_size} × {long.context_length}."
     )
 
 
-def models_table(sweep: Sweep, first: str, labels: dict[str, str]) -> "Styler":
+def widths_figure(sweep: Sweep, width: Setting[str]) -> Figure:
+    """The five panels of the width that is chosen above them."""
+    row = next(row for row in WIDTHS if row.id == width.value)
+    budget = sweep.request.budget
+    found = bench.small_multiples(
+        "One head while it trains",
+        row.label(budget),
+        f"{SCALING.id}-{budget}-{row.id}",
+        lambda now: width_parts(now, row),
+        row.steps(budget),
+        key="widths",
+        widgets=lambda: width.draw(label_visibility="collapsed"),
+        progress=lambda now: row.of(now).progress,
+    )
+
+    def draw(now: Sweep) -> None:
+        found.draw(now)
+        st.caption(
+            "Scores, weights and rows of 16 held-out windows at each evaluation; the gradient at every tenth "
+            f"step. Dashed rules: the chapter, after {row.steps('chapter'):,} steps."
+        )
+
+    return replace(found, draw=draw)
+
+
+def models_table(sweep: Sweep, first: str, labels: dict[str, str], caption: str = "") -> Table:
     """Every model of an experiment: the shipped perplexity, yours, and your scores at the end.
 
     first: what the column of their labels is called.
     """
-    numbers, shown = [], []
+    rows = []
     for name, label in labels.items():
         row = sweep.row(name, PERPLEXITY)
-        cells = [(sweep.row(name, panel.metric), panel.shown) for panel in (SPREAD, FROZEN)]
-        shipped = row.reference
-        mean = shipped.mean(PERPLEXITY) if shipped else None
-        numbers.append((mean, row.mean, *(figures.mean for figures, _ in cells)))
-        shown.append(
-            (
-                f"{dot(name)}{NBSP}{plain(label)}",
-                tables.with_spread(mean, shipped.sd(PERPLEXITY) if shipped else None),
-                tables.yours(row),
-                *(tables.yours(figures, write) for figures, write in cells),
-            )
-        )
+        scores = (tables.yours(sweep.row(name, panel.metric), panel.shown) for panel in (SPREAD, FROZEN))
+        shipped = tables.shipped(row, PERPLEXITY)
+        rows.append((f"{dot(name)}{NBSP}{plain(label)}", shipped, tables.yours(row), *scores))
     columns = (first, "reference", "perplexity, yours", "std of scores", "over 0.99")
-    return tables.cells(columns, numbers, shown)
+    return Table(columns, rows, caption)
 
 
 # What tells the models of an experiment apart, without what all of them share.
 SCALES_LABELS = {made.id: made.part for made in SCALES.models}
 AS_WIDE_LABELS = {made.id: made.short for made in SCALING_WIDE.models}
+
+
+def wide_tables(sweep: Sweep) -> list[Table]:
+    """The heads in models of their own width, and the chapter's figures of them."""
+    beside = tables.four_columns(sweep, lines(sweep, AS_WIDE), "beside the chapter", caption(sweep, AS_WIDE))
+    return [models_table(sweep, "d_k and d_model", AS_WIDE_LABELS), beside]
+
+
+def scales_tables(sweep: Sweep) -> list[Table]:
+    """The heads of other scales."""
+    said = " ".join(general(sweep, sweep.rows()))
+    return [models_table(sweep, "d_k 1024", SCALES_LABELS, said)]

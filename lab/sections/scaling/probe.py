@@ -1,21 +1,16 @@
 """Random vectors, nothing trained: how wide scores get, and what a softmax makes of them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from engine.chapter import measurements, reference
 from engine.chapter.measurements import SATURATION, VARIANCE
 from engine.probes.results.scaling import RandomVectors
-from lab.bench import tables, untrained
+from lab.bench import Cell, Table, tables, untrained
 from lab.charts.lines import Across, Curve, Line
 from lab.charts.panels import Panel, Part
 from lab.sections.scaling.parts import figure, share
-from lab.settings import one_of
 from lab.shell.styles import Style
 from lab.words import MINUS, NBSP, quantity
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 PAIRS = (100, 1_000, 5_000, 20_000, 50_000)
 PAIRS_OF_THE_CHAPTER = 20_000
@@ -59,14 +54,7 @@ def up_to(widest: int) -> tuple[int, ...]:
     return tuple(width for width in WIDTHS if width <= widest)
 
 
-def listed(name: str, options: Sequence[int]) -> Callable[[str], int]:
-    """A parser of a setting that accepts these numbers only."""
-    allowed = {str(number): number for number in options}
-    known = one_of(name, tuple(allowed))
-    return lambda text: allowed[known(text)]
-
-
-def variance_table(widths: Sequence[int], measured: RandomVectors | None) -> "Styler":
+def variance_table(widths: Sequence[int], measured: RandomVectors | None) -> Table:
     """Variance and standard deviation of the scores: the chapter's digits, the reference's and yours."""
     yours = {measured.seed: VARIANCE.read(measured.variance)} if measured else {}
     lines = [
@@ -77,9 +65,7 @@ def variance_table(widths: Sequence[int], measured: RandomVectors | None) -> "St
             ("std", f"{width:,}, σ :gray[√d = {width**0.5:.0f}]"),
         )
     ]
-    return tables.four_columns(
-        lines, comparable=as_the_chapter(measured), text=True, columns=("width d", *tables.COLUMNS[1:])
-    )
+    return tables.compared(lines, "width d", comparable=as_the_chapter(measured))
 
 
 def as_the_chapter(measured: RandomVectors | None) -> bool:
@@ -110,7 +96,7 @@ def across(widths: Sequence[int]) -> Across:
     return Across(field="d", title="width d", first=widths[0], log=True, ticks=tuple(widths))
 
 
-def saturation_table(widths: Sequence[int], measured: RandomVectors | None) -> "Styler":
+def saturation_table(widths: Sequence[int], measured: RandomVectors | None) -> Table:
     """Undivided, then divided, at every width: yours, and in grey the reference."""
     yours: Numbers = SATURATION.read(measured.saturation) if measured else {}
     found = reference.load(SATURATION.id)
@@ -118,7 +104,7 @@ def saturation_table(widths: Sequence[int], measured: RandomVectors | None) -> "
         name: {metric: row.mean(metric) for metric in SATURATION.metrics}
         for name, row in (found.rows.items() if found else ())
     }
-    numbers, shown = [], []
+    rows = []
     for width in _shown(widths, measured):
         names = (f"undivided-{width}", f"divided-{width}")
         for label, figures, look in (
@@ -127,18 +113,17 @@ def saturation_table(widths: Sequence[int], measured: RandomVectors | None) -> "
         ):
             if figures is shipped and names[0] not in shipped:
                 continue
-            pairs = [[figures.get(name, {}).get(panel.metric) for name in names] for panel in PANELS]
-            numbers.append([undivided for undivided, _ in pairs])
-            cells = (
-                ":gray[–]" if None in pair else look.format(*map(panel.shown, pair))
-                for panel, pair in zip(PANELS, pairs, strict=True)
-            )
-            shown.append((label, *cells))
+            cells = []
+            for panel in PANELS:
+                undivided, divided = (figures.get(name, {}).get(panel.metric) for name in names)
+                both = look.format(panel.shown(undivided), panel.shown(divided))
+                cells.append(tables.NO_NUMBER if None in (undivided, divided) else Cell(undivided, both))
+            rows.append((label, *cells))
     columns = ("width d, undivided : divided", "effective tokens", "over 0.99", "trace", "gradient")
-    return tables.cells(columns, numbers, shown)
+    return Table(columns, rows)
 
 
-def chapter_table(measured: RandomVectors | None) -> "Styler":
+def chapter_table(measured: RandomVectors | None) -> Table:
     """The chapter's figures on frozen rows, the reference's, and yours where such a width was measured."""
     yours = {measured.seed: SATURATION.read(measured.saturation)} if measured else {}
     listed = (
@@ -150,12 +135,8 @@ def chapter_table(measured: RandomVectors | None) -> "Styler":
         tables.Line(label, untrained.row(SATURATION, variant, metric, yours), metric, write)
         for label, variant, metric, write in listed
     ]
-    return tables.four_columns(
-        lines,
-        comparable=untrained.comparable(SATURATION, yours),
-        text=True,
-        columns=("beside the chapter", *tables.COLUMNS[1:]),
-    )
+    comparable = untrained.comparable(SATURATION, yours)
+    return tables.compared(lines, "beside the chapter", remarks(measured), comparable=comparable)
 
 
 def remarks(measured: RandomVectors | None) -> str:
@@ -168,7 +149,7 @@ def remarks(measured: RandomVectors | None) -> str:
     if measured and not as_the_chapter(measured):
         said.append(
             f"The variances of chapter and reference are of {PAIRS_OF_THE_CHAPTER:,} pairs, yours of "
-            f"{measured.pairs:,}, so a grey difference judges nothing."
+            f"{measured.pairs:,}, so grey differences are not comparable."
         )
     said.append(
         "Green: a variance to the digit, a share within 3 points, a trace within 0.01. *Italic*: inferred "

@@ -2,20 +2,17 @@
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from engine.chapter.experiments import PERPLEXITY
 from engine.runs.store import Run
-from lab.bench import tables
-from lab.bench.sweep import Sweep
+from engine.system.errors import InvalidInput
+from lab.bench import Sweep, Table
+from lab.bench.tables import number
 from lab.charts.lines import Across, Curve, Line
 from lab.charts.panels import Panel, Part
 from lab.sections.scaling.parts import ENTROPY, FROZEN, LOSS, SPREAD, WIDTHS, Width, figure, share
 from lab.shell.styles import Style
 from lab.words import NBSP, quantity
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 
 @dataclass(frozen=True)
@@ -45,19 +42,20 @@ class Rescue:
 def named(text: str) -> str:
     """A collapsed run as it stands in the URL: "1024-0", "128-block-0": what it trains, and its seed.
 
-    Raises ValueError: when the text is no such name.
+    Raises InvalidInput: when the text is no such name.
     """
     if not re.fullmatch(r"[0-9]{1,5}(-block)?-[0-9]{1,19}", text):
-        raise ValueError(f"rescue is {text!r}; allowed: a width and a seed, as in 1024-0.")
+        raise InvalidInput(f"rescue is {text!r}; allowed: a width and a seed, as in 1024-0.")
     return text
 
 
 def collapsed_runs(sweep: Sweep) -> dict[str, Run]:
     """Finished undivided runs of a sweep by name, the widest first."""
+    undivided = {row.names[1] for row in WIDTHS}
     found = [
         run
         for digest, spec in sweep.wanted.items()
-        if spec.config.score_scale == "none"
+        if spec.variant in undivided
         and (run := sweep.measured.get(digest)) is not None
         and run.state == "done"
     ]
@@ -114,10 +112,10 @@ def _curves(now: Sweep, run: Run | None, panel: Panel) -> tuple[Curve, ...]:
     return (curve,) if curve.points else ()
 
 
-def results(rescue: Rescue, now: Sweep) -> "Styler":
+def results(rescue: Rescue, now: Sweep) -> Table:
     """Before, at once after, at the end, and without the detour."""
     steps, panels = f"{rescue.steps:,}{NBSP}steps", (LOSS, SPREAD, FROZEN, ENTROPY)
-    numbers, shown = [], []
+    rows = []
     reached = next((curve.points[-1][0] for curve in now.curves(rescue.name)), 0)
     for label, run, end in (
         (f"undivided, {steps}", rescue.collapsed, -1),
@@ -125,13 +123,13 @@ def results(rescue: Rescue, now: Sweep) -> "Styler":
         (f"division put back, {f'{reached:,}{NBSP}steps on' if reached else 'trained on'}", _only(now), -1),
         (f"divided all along, {steps}", rescue.scratch, -1),
     ):
-        curves = [_curves(now, run, panel) for panel in panels]
-        values = [found[0].points[end][1] if found else None for found in curves]
-        numbers.append(values)
-        cells = zip(panels, values, strict=True)
-        shown.append((label, *(":gray[–]" if v is None else f"**{panel.shown(v)}**" for panel, v in cells)))
-    columns = ("yours", "perplexity", "std of scores", "over 0.99", "entropy, nats")
-    return tables.cells(columns, numbers, shown)
+        curves = ((panel, _curves(now, run, panel)) for panel in panels)
+        cells = (
+            number(found[0].points[end][1] if found else None, panel.shown, bold=True)
+            for panel, found in curves
+        )
+        rows.append((label, *cells))
+    return Table(("yours", "perplexity", "std of scores", "over 0.99", "entropy, nats"), rows)
 
 
 def _only(now: Sweep) -> Run | None:

@@ -5,12 +5,10 @@ import streamlit as st
 from engine.memory_wall.plan import Plan
 from engine.memory_wall.setting import CARDS_GB, MAX_TOKENS
 from engine.system.errors import LabError
-from lab import probes
-from lab.bench import instruments, training
+from lab import bench, probes
 from lab.charts import drawing
 from lab.sections.wall import controls, find, parts, rows
 from lab.sections.wall.parts import Choice
-from lab.sections.wall.results import figure_title
 from lab.settings import Settings
 from lab.shell import frame
 from lab.words import plain
@@ -34,7 +32,7 @@ def asked(settings: Settings, choice: Choice) -> find.Found | None:
             width=240,
         )
         layer = probes.pressed("Predict", settings.key("find"), choice.layer, PREDICTING_S)
-        status_slot = training.status_line()
+        status_slot = bench.status_line()
     probes.outdated(layer, choice.layer)
     if layer is None:
         return None
@@ -52,18 +50,18 @@ def asked(settings: Settings, choice: Choice) -> find.Found | None:
 
 def drawn(found: find.Found | None) -> None:
     """The figure and the table of cards."""
-    figure_title(
+    bench.figure_title(
         "Longest text that fits",
         "tokens, over the card’s memory",
         "memory-wall-longest",
         lambda: find.chart(found),
         lambda: find.csv_rows(found),
-        "figure-title-find",
+        key="figure-title-find",
     )
     with st.container(horizontal=True, gap="medium", key="figure-find"):
-        with st.container(width=instruments.HALF, gap=None):
+        with st.container(width=bench.HALF, gap=None):
             drawing.draw(find.chart(found), key="wall.find")
-        with st.container(width=instruments.HALF):
+        with st.container(width=bench.HALF):
             st.table(find.cards_table(found), border="horizontal", hide_index=True)
             st.caption("8.125 MB are set aside for cuBLAS, as on the chapter’s card. At most 100,000,000.")
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 from engine.memory_wall.plan import Plan
 from engine.memory_wall.setting import IMPLEMENTATIONS
-from lab.bench import instruments, training
+from lab import bench
 from lab.sections.wall import parts, rows, sentences
 from lab.sections.wall.parts import FIRST_GUESSES, MASKS, PASSES, TIME_GUESSES, Choice
 from lab.sections.wall.rows import Measurement
@@ -24,7 +24,7 @@ def guesses(settings: Settings) -> None:
             ("first", "Before you measure: which row is the first that 8 GB cannot hold?", FIRST_GUESSES),
             ("time", "And when a long text doubles, how much time does it take?", TIME_GUESSES),
         ):
-            with st.container(width=instruments.HALF):
+            with st.container(width=bench.HALF):
                 st.pills(question, list(options), format_func=options.__getitem__, key=settings.key(name))
 
 
@@ -51,7 +51,7 @@ def instrument_row(settings: Settings, choice: Choice, found: Measurement) -> No
         )
         _one_of(settings, "Up to", "to", parts.TOKENS)
         button(settings, choice.plan, found, "Measure", "measure")
-        status_slot = training.status_line()
+        status_slot = bench.status_line()
     error = st.session_state.pop(ERROR, None)
     line = f":red[{plain(error)}]" if error else sentences.standing(choice, found)
     status_slot.markdown(f":small[{line}]")
@@ -79,7 +79,7 @@ def button(settings: Settings, plan: Plan | None, found: Measurement, label: str
             on_click=_attempt,
             args=(rows.cancel, plan, user()),
             disabled=found.user != user(),  # another reader's: watched, not ended
-            width=instruments.BUTTON,
+            width=bench.BUTTON,
             key=settings.key(f"{name}.cancel"),
         )
     else:
@@ -89,7 +89,7 @@ def button(settings: Settings, plan: Plan | None, found: Measurement, label: str
             on_click=_attempt,
             args=(rows.start, plan, user()),
             disabled=plan is None,
-            width=instruments.BUTTON,
+            width=bench.BUTTON,
             key=settings.key(name),
         )
 

@@ -1,18 +1,13 @@
 """What attention costs in a whole model as its text grows: arithmetic over GPT-2's shapes, nothing is run."""
 
-from typing import TYPE_CHECKING
-
 from engine.models import ledger
 from engine.models.config import ModelConfig
-from lab.bench import tables
+from lab.bench import Cell, Table
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
 from lab.shell.styles import Style
 from lab.words import NBSP, quantity
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 SHAPES = {"small": (768, 12, 12), "medium": (1024, 24, 16), "large": (1280, 36, 20), "xl": (1600, 48, 25)}
 LABELS = {"small": "small", "medium": "medium", "large": "large", "xl": "XL"}
@@ -26,6 +21,12 @@ _LINES = {
     "multiplications": ("multiplications", Style("ink")),
     "memory": ("kept numbers", Style("red")),
 }
+
+REMARK = (
+    "Arithmetic, nothing is run. Multiplications: of one token with the whole window in sight, as the ledger "
+    "counts them. Kept numbers: of one block, 16 n d beside the weights, H n², without dropout (Korthikanti "
+    "et al. 2022). The last column: all attention weights of a forward pass, kept in float32."
+)
 
 
 def config(shape: str) -> ModelConfig:
@@ -83,15 +84,16 @@ def chart(shape: str) -> Spec:
     return charts.line_chart(frame, lines)
 
 
-def shares_table(shape: str) -> "Styler":
+def shares_table(shape: str) -> Table:
     """The same as numbers, and the bytes of what one block would store."""
-    numbers, shown = [], []
+    rows = []
     for n in TOKENS:
         work, kept, size = work_share(shape, n), kept_share(shape, n), matrices_gb(shape, n)
-        numbers.append((work, kept, size))
-        shown.append((f"{n:,}", percent(work), percent(kept), gigabytes(size)))
+        rows.append(
+            (f"{n:,}", Cell(work, percent(work)), Cell(kept, percent(kept)), Cell(size, gigabytes(size)))
+        )
     columns = ("tokens", "of multiplications", "of kept numbers", "weights of all blocks")
-    return tables.cells(columns, numbers, shown)
+    return Table(columns, rows, REMARK)
 
 
 def matrices_gb(shape: str, n: int) -> float:
@@ -128,10 +130,3 @@ def words(shape: str) -> str:
         f"**{work_half_at(shape):,}**. So memory is the first wall, and it is the one that fused and chunked "
         f"take away; the work stays."
     )
-
-
-REMARK = (
-    "Arithmetic, nothing is run. Multiplications: of one token with the whole window in sight, as the ledger "
-    "counts them. Kept numbers: of one block, 16 n d beside the weights, H n², without dropout (Korthikanti "
-    "et al. 2022). The last column: all attention weights of a forward pass, kept in float32."
-)

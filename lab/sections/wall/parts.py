@@ -171,7 +171,7 @@ def source(name: str) -> str:
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return ast.get_source_segment(text, node) or ""
-    raise ValueError(f"no function {name!r} in {path.name}")
+    raise InvalidInput(f"no function {name!r} in {path.name}")
 
 
 def csv_rows(found: Measurement) -> list[tuple[object, ...]]:

@@ -1,41 +1,22 @@
 """What a measurement draws: two figures, its rows beside the chapter's, exponents, and what to notice."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-
 import streamlit as st
 
 from engine.memory_wall.setting import IMPLEMENTATIONS
-from lab.bench import instruments
+from lab import bench
 from lab.charts import drawing
 from lab.sections.wall import charts, parts, rows, sentences, tables
 from lab.sections.wall.parts import Choice
 from lab.sections.wall.rows import Measurement
 from lab.settings import Settings
-from lab.shell import export
 
 FIGURE = 552  # px, of one of two
 ROWS_WIDTH, CHAPTER_WIDTH = 672, 432  # px
 
 
-def figure_title(
-    title: str,
-    note: str,
-    name: str,
-    chart: Callable[[], dict[str, Any]],
-    table: Callable[[], Iterable[Sequence[object]]],
-    key: str = "figure-title",
-) -> None:
-    """The line above a figure, with its exports at the right. name: of the files."""
-    with st.container(horizontal=True, vertical_alignment="center", key=key):
-        st.markdown(f"**{title}** :gray[{note}]", width="stretch")
-        with st.popover("Export", type="tertiary"):
-            export.downloads(name, chart, table)
-
-
 def figures(settings: Settings, choice: Choice, found: Measurement) -> None:
     """Memory and time, side by side."""
-    figure_title(
+    bench.figure_title(
         "Peak memory and time",
         "log against log: a straight line is a power of n",
         f"memory-wall-{st.session_state[settings.key('to')]}",
@@ -75,10 +56,10 @@ def compared(settings: Settings, choice: Choice, found: Measurement) -> None:
             st.table(tables.chapter_table(choice, found), border="horizontal", hide_index=True)
             st.caption(tables.chapter_remark(choice))
     with st.container(horizontal=True, gap="medium", key="wall-words"):
-        with st.container(width=instruments.HALF):
+        with st.container(width=bench.HALF):
             st.table(tables.exponents_table(choice, found), border="horizontal", hide_index=True)
             st.caption(tables.exponents_remark())
-        with st.container(width=instruments.HALF):
+        with st.container(width=bench.HALF):
             st.subheader("What to notice", anchor=False)
             guessed = (st.session_state[settings.key(guess)] for guess in ("first", "time"))
             st.markdown(sentences.notice(choice, found, *guessed))

@@ -7,7 +7,7 @@ answer at least a fifth of its logit difference.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import streamlit as st
@@ -15,15 +15,12 @@ import streamlit as st
 from engine.circuits.results import HeadLook, HeadRole, Roles, Score
 from engine.data.languages.winograd import ADJECTIVE, DECISION
 from engine.probes.results.winograd import Answer, BlockLook, Circuit, Effect, Effects
-from lab.bench import tables
+from lab.bench import Cell, Table
 from lab.charts import drawing
 from lab.charts.axes import COLOR, DASH, GRAY, INK, NOTE, TEXT, dot, hover, note, rows
 from lab.charts.drawing import Spec, compiled, fed
 from lab.sections.winograd.parts import share
 from lab.words import NBSP, plain, quantity
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 DASHES = {"decision": "solid", "adjective": "dashed", "relays": "dotted"}
 SEEN_FROM = {
@@ -279,24 +276,24 @@ def csv_rows(found: Graph) -> list[tuple[Any, ...]]:
     return rows
 
 
-def answers_table(before: list[Answer], after: list[Answer]) -> "Styler":
+def answers_table(before: list[Answer], after: list[Answer]) -> Table:
     """Both sentences, before and after a change: what is named, and the two nouns' probabilities."""
-    figures, shown = [], []
+    lines = []
     for old, new in zip(before, after, strict=True):
-        figures.append((old.answer_share, new.answer_share, old.other_share, new.other_share, None))
-        flipped = old.named != new.named
-        named = f"{plain(old.named)} → {plain(new.named)}"
-        shown.append(
+        named = f":red[{plain(old.named)} → {plain(new.named)}]"
+        if old.named == new.named:
+            named = f"{plain(new.named)}{NBSP}:gray[(same)]"
+        was, now = (quantity(one.other_share, 3) for one in (old, new))
+        lines.append(
             (
                 f"… too **{plain(old.adjective)}** : {plain(old.answer)}",
-                quantity(old.answer_share, 3),
-                f"**{quantity(new.answer_share, 3)}**",
-                f"{quantity(old.other_share, 3)} → {quantity(new.other_share, 3)}",
-                f":red[{named}]" if flipped else f"{plain(new.named)}{NBSP}:gray[(same)]",
+                Cell(old.answer_share, quantity(old.answer_share, 3)),
+                Cell(new.answer_share, f"**{quantity(new.answer_share, 3)}**"),
+                Cell(new.other_share, f"{was} → {now}"),
+                named,
             )
         )
-    columns = ("sentence : right noun", "before", "after", "other noun", "names")
-    return tables.cells(columns, [row[:2] + row[3:] for row in figures], shown)
+    return Table(("sentence : right noun", "before", "after", "other noun", "names"), lines)
 
 
 def cut_words(look: Look, found: Graph) -> str:

@@ -1,7 +1,7 @@
 """One trained model and two sentences, and what is asked of what goes on inside."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 
@@ -10,14 +10,11 @@ from engine.probes.registry import Probe
 from engine.probes.results.winograd import Pair
 from lab import probes
 from lab.sections.winograd.probe import lacks
-from lab.sections.winograd.setup import Choice
+from lab.sections.winograd.setup import WinogradRequest
 from lab.settings import Settings
 from lab.shell.palette import Palette
 from lab.weights import Weights
 from lab.words import plain
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 R = TypeVar("R")
 
@@ -30,7 +27,7 @@ class Inside:
     """
 
     settings: Settings
-    choice: Choice
+    choice: WinogradRequest
     variant: str
     model: Weights | None
     pair: Pair | None
@@ -77,8 +74,3 @@ class Inside:
         """Whose model it is."""
         if self.model:
             st.caption(f"Weights: {plain(self.model.whose)}.")
-
-
-def table(styler: "Styler") -> None:
-    """A table of the lab."""
-    st.table(styler, border="horizontal", hide_index=True)

@@ -4,7 +4,6 @@ Shapes: H heads, T query position, S key position.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
@@ -12,7 +11,7 @@ import streamlit as st
 from engine.data.languages.winograd import ADJECTIVE, ANSWER, DECISION, TEMPLATE
 from engine.probes.results.winograd import Answer, Maps
 from lab import probes
-from lab.bench import tables
+from lab.bench import Cell, Table
 from lab.charts.maps import figure, sentences, strip
 from lab.charts.maps.panel import Array, Panel, labels
 from lab.charts.maps.sentences import number
@@ -21,9 +20,6 @@ from lab.shell import export
 from lab.shell.frame import MEASURE
 from lab.shell.palette import Palette
 from lab.words import plain, quantity
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 MAP, HALF = 362, 544  # px
 MEAN = "mean"
@@ -43,7 +39,7 @@ def both(found: Maps, colors: Palette) -> None:
         for place, answer in enumerate(found.answers):
             with st.container(width=HALF):
                 st.markdown(_said(found.tokens[place], answer))
-                st.table(_likeliest(answer), border="horizontal", hide_index=True)
+                _likeliest(answer).draw()
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         st.markdown(
             f"**Where the deciding position looks** :gray[weights, each row sums to 1; a uniform row gives "
@@ -62,14 +58,13 @@ def _said(tokens: Sequence[str], answer: Answer) -> str:
     return f"{' '.join(words)} … **{plain(answer.named)}** {verdict}"
 
 
-def _likeliest(answer: Answer) -> "Styler":
+def _likeliest(answer: Answer) -> Table:
     roles = {answer.answer: "the right noun", answer.other: "the pair’s other noun"}
-    shown = [
-        (plain(word), quantity(share, 3), f":gray[{roles.get(word, 'neither')}]")
+    rows = [
+        (plain(word), Cell(share, quantity(share, 3)), f":gray[{roles.get(word, 'neither')}]")
         for word, share in answer.likeliest
     ]
-    figures = [(share, None) for _, share in answer.likeliest]
-    return tables.cells(("next word", "probability", "which is"), figures, shown)
+    return Table(("next word", "probability", "which is"), rows)
 
 
 def _block(found: Maps, block: int, colors: Palette) -> None:
@@ -204,27 +199,20 @@ def whole_panel(found: Maps, place: int, block: int, head: str) -> Panel:
     return Panel("weights", values, names, names, ~np.tri(len(names), dtype=bool), "weight")
 
 
-def unmoved_table(found: Maps, head: str) -> "Styler":
+def unmoved_table(found: Maps, head: str) -> Table:
     """Block 1's raw scores and weights at the deciding position, key by key, before and after the change."""
     words = [answer.adjective for answer in found.answers]
     scores, weights = (_two(found, kind, words, head) for kind in ("scores", "weights"))
-    figures, shown = [], []
+    rows = []
     for key, name in enumerate(labels(_without_adjective(found))):
-        change = float(scores[1, key] - scores[0, key])
-        figures.append((*map(float, scores[:, key]), change, *map(float, weights[:, key])))
-        moved = f"**{number(change, 3)}**" if key == ADJECTIVE else probes.tiny(abs(change))
-        shown.append(
-            (
-                f"**{plain(name)}**" if key == ADJECTIVE else plain(name),
-                *(number(float(score), 3) for score in scores[:, key]),
-                moved,
-                *(number(float(weight), 3) for weight in weights[:, key]),
-            )
+        change, changed = float(scores[1, key] - scores[0, key]), key == ADJECTIVE
+        before, after = (
+            [Cell(float(value), number(float(value), 3)) for value in of[:, key]] for of in (scores, weights)
         )
+        moved = Cell(change, f"**{number(change, 3)}**" if changed else probes.tiny(abs(change)))
+        rows.append((f"**{plain(name)}**" if changed else plain(name), *before, moved, *after))
     a, b = map(plain, words)
-    return tables.cells(
-        ("key", f"score, {a}", f"score, {b}", "change", f"weight, {a}", f"weight, {b}"), figures, shown
-    )
+    return Table(("key", f"score, {a}", f"score, {b}", "change", f"weight, {a}", f"weight, {b}"), rows)
 
 
 def _two(found: Maps, kind: str, words: Sequence[str], head: str) -> Array:

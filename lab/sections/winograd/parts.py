@@ -1,28 +1,26 @@
 """Curves, tables and words of the Winograd models: how often each names the right noun, and what else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import streamlit as st
 
 from engine.chapter.definitions import ACCURACY, WRONG_NOUN, ids
 from engine.chapter.language_variants import AVERAGE, AVERAGE_ADDED, ONE_BLOCK, TWO_BLOCKS
-from lab.bench import tables
-from lab.bench.sweep import Row, Sweep
+from lab.bench import Figure, Question, Sweep, Table, remarks, tables
+from lab.bench.remarks import general
+from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import step_ticks
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
-from lab.sections.winograd.setup import Choice
-from lab.shell.frame import dot
+from lab.sections.winograd.setup import WinogradRequest
 from lab.shell.styles import style
-from lab.words import MINUS, NBSP, plain, quantity
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
+from lab.words import NBSP, quantity
 
 OTHER, TRAINED_ON = "other", "train_accuracy"
 CHANCE = 0.5
-BAG_GUESSES = {"above": "above chance", "at": "at chance, 50 %", "below": "below chance"}
+BAG = {"above": "above chance", "at": "at chance, 50 %", "below": "below chance"}
 BLOCK_GUESSES = {"first": "in block 1", "second": "in block 2", "both": "in both"}
 AVERAGES, BLOCKS = ids(AVERAGE, AVERAGE_ADDED), ids(ONE_BLOCK, TWO_BLOCKS)
 
@@ -32,7 +30,7 @@ def share(value: float | None, decimals: int = 1) -> str:
     return "–" if value is None else f"{quantity(100 * value, decimals)}{NBSP}%"
 
 
-def steps_an_epoch(choice: Choice) -> float:
+def steps_an_epoch(choice: WinogradRequest) -> float:
     """Steps in which the training sentences are seen once, on average."""
     if choice.language is None:
         return 1.0
@@ -41,7 +39,26 @@ def steps_an_epoch(choice: Choice) -> float:
     return len(pairs) * len(choice.language.adjectives) / batch
 
 
-def frame(choice: Choice) -> Frame:
+def figure(sweep: Sweep) -> Figure:
+    """Accuracy on held-out sentences over epochs of training."""
+    assert isinstance(sweep.request, WinogradRequest)
+    request, shape = sweep.request, frame(sweep.request)
+
+    def draw(now: Sweep) -> None:
+        with st.container(key="figure"):
+            drawing.draw(chart(request, shape, now), key="winograd.chart")
+
+    return Figure(
+        "Right answers",
+        "held-out sentences, higher is better",
+        f"winograd-{request.version}-{request.budget}",
+        draw,
+        lambda now: chart(request, shape, now),
+        numbers,
+    )
+
+
+def frame(choice: WinogradRequest) -> Frame:
     """The chart's frame: accuracy on held-out sentences over epochs of training."""
     each = steps_an_epoch(choice)
     last = max(choice.steps_of(name) for name in choice.experiment.variants)
@@ -51,7 +68,7 @@ def frame(choice: Choice) -> Frame:
         steps=epochs,
         low=-0.03,
         high=1.04,
-        rules=tuple((value.middle, False) for value in values if value) if choice.as_the_chapter else (),
+        rules=tuple((value.middle, False) for value in values if value) if choice.built_in else (),
         field=ACCURACY,
         log=False,
         ticks=(0, 0.25, 0.5, 0.75, 1),
@@ -67,14 +84,14 @@ def frame(choice: Choice) -> Frame:
     )
 
 
-def chart(choice: Choice, shape: Frame, now: Sweep) -> Spec:
+def chart(choice: WinogradRequest, shape: Frame, now: Sweep) -> Spec:
     """Four curves, the chapter's figures, and the rule of a coin."""
     each = steps_an_epoch(choice)
     lines = []
     for name in now.experiment.variants:
         curves = tuple(_in_epochs(curve, each) for curve in now.curves(name, ACCURACY))
         lines.append(Line(now.experiment.variant(name).short, style(name), curves))
-    made = charts.line_chart(shape, lines, now.progress if now.unended else 0.0)
+    made = charts.line_chart(shape, lines, now.progress)
     rules = [row for row in made["datasets"]["rules"] if ACCURACY in row]
     made["datasets"]["rules"] = [*rules, {ACCURACY: CHANCE, "text": f"chance, 50{NBSP}%"}]
     return made
@@ -97,109 +114,80 @@ def numbers(now: Sweep) -> Iterator[tuple[object, ...]]:
             )
 
 
-def _model(now: Sweep, name: str) -> str:
-    return f"{dot(name)}{NBSP}{plain(now.experiment.variant(name).title)}"
-
-
-def results(now: Sweep, choice: Choice) -> "Styler":
+def results(now: Sweep) -> Table:
     """Accuracy and, where the chapter has one, the share of the wrong noun: four columns."""
-    figures, cells = [], []
+    lines = []
     for name, metric in now.experiment.figures:
         row = now.row(name, metric)
-        told = row if choice.as_the_chapter else replace(row, chapter=None, reference=None)
-        shipped = told.reference
-        mean = shipped.mean(metric) if shipped else None
-        gap = row.mean - told.chapter.middle if told.chapter and row.mean is not None else None
-        figures.append((told.chapter.middle if told.chapter else None, mean, row.mean, gap))
-        cells.append(
-            (
-                _model(now, name) + ("" if metric == ACCURACY else ", wrong noun"),
-                tables.printed(told.chapter, share),
-                tables.with_spread(mean, shipped.sd(metric) if shipped else None, shown=share),
-                tables.yours(row, share),
-                _judged(told, gap, comparable=choice.comparable),
-            )
-        )
-    return tables.cells(("right answers", *tables.COLUMNS[1:]), figures, cells)
+        if not now.request.built_in:
+            row = replace(row, chapter=None, reference=None)
+        label = tables.model(now, name) + ("" if metric == ACCURACY else ", wrong noun")
+        lines.append(tables.Line(label, row, metric, share, _in_points))
+    return tables.four_columns(now, lines, "right answers")
 
 
-def _judged(row: Row, gap: float | None, *, comparable: bool) -> str:
-    """A difference in points of a hundred, judged where it can be."""
-    if gap is None:
-        return ":gray[–]"
-    text = f"{'+' if gap >= 0 else MINUS}{quantity(abs(100 * gap))}"
-    if not comparable:
-        return f":gray[{text}]"
-    return f":green[{text}]" if tables.within(row) else f":red[{text}{NBSP}outside]"
+def _in_points(gap: float | None) -> str:
+    """A difference of shares in percentage points."""
+    return quantity(None if gap is None else 100 * gap)
 
 
-def shares(now: Sweep) -> "Styler":
+def shares(now: Sweep) -> Table:
     """What each model names: the right noun, the pair's other, anything else; held out and trained on."""
-    columns = (ACCURACY, WRONG_NOUN, OTHER, TRAINED_ON)
-    figures, cells = [], []
-    for name in now.experiment.variants:
-        rows = [now.row(name, metric) for metric in columns]
-        figures.append([row.mean for row in rows])
-        cells.append((_model(now, name), *(tables.yours(row, share) for row in rows)))
-    return tables.cells(
-        ("yours, of held-out sentences", "right noun", "wrong noun", "other", "trained on"), figures, cells
-    )
-
-
-def remarks(now: Sweep, choice: Choice) -> str:
-    """What the tables hold, and how far they can be compared."""
-    seeds = max((len(row.yours) for row in now.rows()), default=0) or len(choice.seeds)
-    said = [
-        f"Mean ± standard deviation over {seeds} seeds."
-        if seeds > 1
-        else "One seed: no spread, so noise is unknown.",
-        "Difference in points of a hundred.",
+    metrics = (ACCURACY, WRONG_NOUN, OTHER, TRAINED_ON)
+    rows = [
+        (tables.model(now, name), *(tables.yours(now.row(name, metric), share) for metric in metrics))
+        for name in now.experiment.variants
     ]
-    if not choice.as_the_chapter:
-        said.append("The words are yours, so nothing is compared with the chapter.")
-    elif not choice.comparable:
-        said.append(
-            f"Chapter and reference trained longer than yours, so a grey difference judges nothing. The "
-            f"quick budget already shows that {now.experiment.shows}; it cannot show {now.experiment.hides}."
-        )
-    else:
-        said.append("Green: within what is said to count as reproduced.")
-    return " ".join(said)
+    return Table(("yours, of held-out sentences", "right noun", "wrong noun", "other", "trained on"), rows)
 
 
-def notice(now: Sweep, bag: str | None) -> str:
-    """What the four models say about the question; empty while the average has no figure."""
+def caption(now: Sweep) -> str:
+    """What the tables hold, and how far they can be compared."""
+    if not now.request.built_in:
+        seeds, *_ = general(now, now.rows())
+        return f"{seeds} The words are yours, so nothing is compared with the chapter."
+    green = "Green: within the tolerance that the chapter’s figure was given."
+    return remarks(now, None, "Difference in percentage points.", green=green)
+
+
+def bag_of_words(now: Sweep) -> str:
+    """How good the average is; empty while it has no figure."""
     right, wrong = (now.row("average", metric).mean for metric in (ACCURACY, WRONG_NOUN))
     if right is None or wrong is None:
         return ""
     found = "above" if right > CHANCE + 0.05 else "below" if right < CHANCE - 0.05 else "at"
-    said = [
-        f"You guessed *{BAG_GUESSES[bag]}*. " if bag else "",
-        f"The bag of words is right in **{share(right)}**, {_place(found)}.",
-    ]
+    place = {"above": "above chance", "at": "at chance", "below": "below chance"}[found]
+    lead = f"The bag of words is right in **{share(right)}**, {place}."
     if found == "above":
-        said.append(" Here the class of a noun gives the answer away, and no order is needed.")
-    else:
-        said.append(
-            f" It names the wrong noun of the pair in **{share(wrong)}** and neither in "
-            f"{share(max(0.0, 1 - right - wrong))}: “dog, street, tired” is the same bag whoever crossed."
-        )
-    return "\n\n".join(["".join(said), *_blocks(now)])
+        return f"{lead} Here the class of a noun gives the answer away, and no order is needed."
+    return (
+        f"{lead} It names the wrong noun of the pair in **{share(wrong)}** and neither in "
+        f"{share(max(0.0, 1 - right - wrong))}: “dog, street, tired” is the same bag whoever crossed."
+    )
 
 
-def _place(found: str) -> str:
-    return {"above": "above a coin", "at": "as good as a coin", "below": "below a coin"}[found]
+QUESTIONS = (
+    Question(
+        "bag",
+        "Before you train: one pool of nouns, how good is a bag of words?",
+        BAG,
+        bag_of_words,
+    ),
+    # Answered in the proof, below, of one model.
+    Question("read", "And where do two blocks read the adjective?", BLOCK_GUESSES),
+)
 
 
-def _blocks(now: Sweep) -> Sequence[str]:
+def notice(now: Sweep) -> str:
+    """One block beside two; empty while one of them has no figure."""
     one, two = (now.row(name, ACCURACY) for name in BLOCKS)
     if one.mean is None or two.mean is None:
-        return ()
+        return ""
     wrong = now.row("one-block", WRONG_NOUN).mean
     said = f"One block answers {share(one.mean)}, two **{share(two.mean)}**."
     if one.mean < two.mean and wrong is not None:
         said += f" Of what one block misses, {_of_missed(wrong, one.mean)} is the wrong noun of the pair."
-    return [said + " How two blocks do it is measured below, on the model that was trained here."]
+    return f"{said} How two blocks do it is measured below, on the model that was trained here."
 
 
 def _of_missed(wrong: float, right: float) -> str:

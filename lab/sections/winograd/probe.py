@@ -4,16 +4,16 @@ import streamlit as st
 
 from engine.data.languages.winograd import ANSWER, TEMPLATE, Sentence, Winograd
 from engine.probes.results.winograd import Pair
+from engine.system.errors import LabError
 from lab import weights
-from lab.bench.sweep import Sweep
+from lab.bench import Sweep
 from lab.sections.winograd.parts import BLOCKS
-from lab.sections.winograd.setup import Choice, in_options
-from lab.settings import Settings, one_of
+from lab.sections.winograd.setup import WinogradRequest
+from lab.settings import Setting, Settings
 from lab.weights import SHIPPED, Weights
 from lab.words import plain
 
 MODELS = {"two-blocks": "Two blocks", "one-block": "One block"}
-NAMES = ("model", "look", "x", "y", "a", "b")
 TYPED = "winograd.typed"
 
 
@@ -31,79 +31,69 @@ def trained(sweep: Sweep, variant: str) -> dict[int, Weights]:
     return {found.seed: found for run in runs if (found := weights.of_run(run))}
 
 
-def shipped(choice: Choice, variant: str) -> dict[int, Weights]:
+def shipped(choice: WinogradRequest, variant: str) -> dict[int, Weights]:
     """The shipped model of that kind, where the language is one that models are shipped for."""
-    found = weights.shipped(choice.experiment.id, variant) if choice.as_the_chapter else None
+    found = weights.shipped(choice.experiment.id, variant) if choice.built_in else None
     return {found.seed: found} if found else {}
 
 
-def usual(sweep: Sweep, choice: Choice, variant: str) -> str:
-    """Whose models are looked into unless the reader says otherwise."""
-    return weights.usual(shipped(choice, variant), list(trained(sweep, variant).values()))
+class Chosen:
+    """Whose model is looked into, at which two sentences: the settings, and what they choose.
 
+    variant: the kind of model. model: None where no such model is trained here or shipped; pair: None where
+    there is no language.
+    """
 
-def models(settings: Settings, sweep: Sweep, choice: Choice, variant: str) -> dict[int, Weights]:
-    """What can be looked into, by seed, as the switch says."""
-    ours = weights.switched(settings.key("look"), usual(sweep, choice, variant)) == SHIPPED
-    return shipped(choice, variant) if ours else trained(sweep, variant)
-
-
-def choose(settings: Settings, sweep: Sweep, choice: Choice) -> tuple[str, Weights | None, Pair | None]:
-    """The kind of model, the model of it, and the sentences, as the reader chose them."""
-    variant = settings.seed("model", one_of("model", tuple(MODELS)), BLOCKS[-1])
-    found = models(settings, sweep, choice, variant)
-    seeds = tuple(map(str, found))
-    look = settings.seed("look", str, seeds[0] if seeds else "0")
-    if seeds and look not in seeds:
-        st.session_state[settings.key("look")] = look = seeds[0]
-        st.query_params["look"] = look
-    pair = _pair(settings, choice.language) if choice.language else None
-    return variant, found.get(int(look)) if look in seeds else None, pair
-
-
-def _pair(settings: Settings, language: Winograd) -> Pair:
-    seconds = language.places or language.nouns
-    second = seconds[0] if language.places else seconds[1]
-    return Pair(
-        in_options(settings, "x", language.nouns, language.nouns[0]),
-        in_options(settings, "y", seconds, second),
-        (
-            in_options(settings, "a", language.adjectives, language.crosser[0]),
-            in_options(settings, "b", language.adjectives, language.crossed[0]),
-        ),
-    )
-
-
-def row(settings: Settings, sweep: Sweep, choice: Choice, variant: str) -> None:
-    """The model and the sentences, chosen or typed."""
-    language = choice.language
-    if language is None:
-        return
-    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-look"):
-        st.segmented_control(
-            "Model", list(MODELS), format_func=MODELS.__getitem__, key=settings.key("model"), required=True
+    def __init__(self, settings: Settings, sweep: Sweep) -> None:
+        assert isinstance(sweep.request, WinogradRequest)
+        self._settings, self._language = settings, sweep.request.language
+        self._model = settings.choice("model", "Model", MODELS, BLOCKS[-1])
+        self.variant = self._model.value
+        ready, own = shipped(sweep.request, self.variant), trained(sweep, self.variant)
+        self._usual = weights.usual(ready, list(own.values()))
+        found = ready if weights.switched(settings.key("look"), self._usual) == SHIPPED else own
+        self._seeds = tuple(map(str, found))
+        self._seed = settings.value("look", str, self._seeds[0] if self._seeds else "0")
+        if self._seeds and self._seed.value not in self._seeds:
+            self._seed.value = st.query_params["look"] = self._seeds[0]
+        self.model = next((one for seed, one in found.items() if str(seed) == self._seed.value), None)
+        self._words: tuple[Setting[str], ...] = ()
+        self.pair: Pair | None = None
+        if self._language is None:
+            settings.names += ["x", "y", "a", "b"]  # kept until there is one again
+            return
+        words, seconds = self._language, self._language.places or self._language.nouns
+        x, y, a, b = self._words = (
+            settings.choice("x", "x, who crosses", words.nouns, words.nouns[0], widget="list"),
+            settings.choice(
+                "y", "y, what is crossed", seconds, seconds[0 if words.places else 1], widget="list"
+            ),
+            settings.choice("a", "Adjective", words.adjectives, words.crosser[0], widget="list"),
+            settings.choice("b", "Changed to", words.adjectives, words.crossed[0], widget="list"),
         )
-        weights.switch(settings.key("look"), usual(sweep, choice, variant))
-        seeds = list(map(str, models(settings, sweep, choice, variant)))
-        if len(seeds) > 1:
-            st.selectbox("Seed", seeds, key=settings.key("look"), width=90)
-        for name, label, words in (
-            ("x", "x, who crosses", language.nouns),
-            ("y", "y, what is crossed", language.places or language.nouns),
-            ("a", "Adjective", language.adjectives),
-            ("b", "Changed to", language.adjectives),
-        ):
-            st.selectbox(label, words, key=settings.key(name), width=130)
-        st.text_input(
-            "Or type a sentence",
-            key=TYPED,
-            placeholder="the dog did not cross the road because it was too slow",
-            on_change=_typed,
-            args=(settings, language),
-            width=300,
-        )
-    if error := st.session_state.get(f"{TYPED}.error"):
-        st.markdown(f":red[{plain(error)}]")
+        self.pair = Pair(x.value, y.value, (a.value, b.value))
+
+    def draw(self) -> None:
+        """The model and the sentences, chosen or typed."""
+        if self._language is None:
+            return
+        with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-look"):
+            self._model.draw()
+            weights.switch(self._settings.key("look"), self._usual)
+            if len(self._seeds) > 1:
+                st.selectbox("Seed", self._seeds, key=self._seed.key, width=90)
+            for word in self._words:
+                word.draw(width=130)
+            st.text_input(
+                "Or type a sentence",
+                key=TYPED,
+                placeholder="the dog did not cross the road because it was too slow",
+                on_change=_typed,
+                args=(self._settings, self._language),
+                width=300,
+            )
+        if error := st.session_state.get(f"{TYPED}.error"):
+            st.markdown(f":red[{plain(error)}]")
 
 
 def _typed(settings: Settings, language: Winograd) -> None:
@@ -114,7 +104,7 @@ def _typed(settings: Settings, language: Winograd) -> None:
         return
     try:
         read = _read(state[TYPED], language)
-    except ValueError as error:
+    except LabError as error:
         state[f"{TYPED}.error"] = str(error)
         return
     state[settings.key("x")], state[settings.key("y")] = read.first, read.second

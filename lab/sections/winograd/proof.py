@@ -4,7 +4,7 @@ Shapes: R boundaries of the residual stream, T position, L blocks, H heads.
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from engine.circuits.results import Roles, Verdict
 from engine.probes.results.winograd import Attributed, Proof
 from lab import probes
-from lab.bench import tables
+from lab.bench import Cell, Table, tables
 from lab.charts.axes import BARE, COLOR, GRAY, INK, hover, note, rows, x_axis
 from lab.charts.bars import dots, named
 from lab.charts.drawing import Spec, compiled, fed
@@ -21,9 +21,6 @@ from lab.charts.maps.sentences import number
 from lab.sections.winograd.graph import SETS, SHORT, roles_of
 from lab.sections.winograd.parts import BLOCK_GUESSES, share
 from lab.words import plain, quantity, signed
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 GONE, WHOLE = 0.75, 0.95  # accuracy: below the first an ability is lost, from the second on it is whole
 EXACT = 1e-4
@@ -69,37 +66,34 @@ def _heads(names: tuple[str, ...]) -> Spec:
     )
 
 
-def ablation_table(found: Roles) -> "Styler":
+def ablation_table(found: Roles) -> Table:
     """Every head: where it looks on average, what it adds by itself, what is left without it."""
-    figures, shown = [], []
-    roles = roles_of(found)
+    lines, roles = [], roles_of(found)
     for one in found.heads:
-        weights = [one.weights.get(name, 0.0) for name in ("first noun", "second noun", "adjective")]
-        left = (one.zero.accuracy, one.mean.accuracy)
-        figures.append((*weights, *left))
-        head = f"{one.block + 1}.{one.head + 1}"
-        shown.append(
+        weights = (one.weights.get(name, 0.0) for name in ("first noun", "second noun", "adjective"))
+        role = roles.get((one.block, one.head), "")
+        lines.append(
             (
-                f"**{head}** :gray[{roles.get((one.block, one.head), '')}]",
-                *(number(weight) for weight in weights),
-                share(left[0]),
-                f"**{share(left[1])}**",
+                f"**{one.block + 1}.{one.head + 1}** :gray[{role}]",
+                *(Cell(weight, number(weight)) for weight in weights),
+                tables.number(one.zero.accuracy, share),
+                tables.number(one.mean.accuracy, share, bold=True),
             )
         )
-    return tables.cells(("head", "on x", "on y", "on adj.", "to zero", "to mean"), figures, shown)
+    caption = "Weights: mean of the deciding position over the held-out sentences."
+    return Table(("head", "on x", "on y", "on adj.", "to zero", "to mean"), lines, caption)
 
 
-def sets_table(found: Roles) -> "Styler":
+def sets_table(found: Roles) -> Table:
     """The sets of heads that the graph names, each ablated as a whole."""
-    figures, shown = [], []
+    lines = []
     for name, words in SETS.items():
-        heads = ", ".join(f"{block + 1}.{head + 1}" for block, head in getattr(found, name).heads)
-        zero, mean = (getattr(getattr(found, name), how).accuracy for how in ("zero", "mean"))
-        wrong = getattr(found, name).mean.wrong
-        figures.append((zero, mean, wrong))
-        cells = (share(zero), f"**{share(mean)}**", share(wrong)) if heads else (":gray[–]",) * 3
-        shown.append((f"{words}: {heads or 'no head'}", *cells))
-    return tables.cells(("heads", "right, to zero", "right, to mean", "wrong noun"), figures, shown)
+        taken = getattr(found, name)
+        heads = ", ".join(f"{block + 1}.{head + 1}" for block, head in taken.heads)
+        left = (taken.zero.accuracy, taken.mean.accuracy, taken.mean.wrong) if heads else (None, None, None)
+        cells = (tables.number(value, share, bold=at == 1) for at, value in enumerate(left))
+        lines.append((f"{words}: {heads or 'no head'}", *cells))
+    return Table(("heads", "right, to zero", "right, to mean", "wrong noun"), lines)
 
 
 def sets_words(found: Roles) -> str:
@@ -171,19 +165,22 @@ def patching_words(found: Proof, a: str, b: str) -> str:
     )
 
 
-def lens_table(found: Proof) -> "Styler":
+def lens_table(found: Proof) -> Table:
     """What the model would answer if its stream ended at each boundary."""
-    figures, shown = [], []
+    lines = []
     for at, one in enumerate(found.lens):
         score = one.score
-        figures.append((score.accuracy, score.wrong, score.logit_difference, None, None))
-        words = [
+        words = (
             f"{plain(read[at].words[0])} :gray[{quantity(read[at].shares[0], 2)}]" for read in found.readings
-        ]
-        numbers = (share(score.accuracy), share(score.wrong), number(score.logit_difference))
-        shown.append((plain(one.boundary), *numbers, *words))
-    columns = ("stream ends after", "right", "wrong noun", "logit diff.", "first says", "second says")
-    return tables.cells(columns, figures, shown)
+        )
+        shares = (tables.number(value, share) for value in (score.accuracy, score.wrong))
+        difference = Cell(score.logit_difference, number(score.logit_difference))
+        lines.append((plain(one.boundary), *shares, difference, *words))
+    return Table(
+        ("stream ends after", "right", "wrong noun", "logit diff.", "first says", "second says"),
+        lines,
+        "Final norm and unembedding at every boundary of the deciding position: the logit lens.",
+    )
 
 
 def attribution_chart(found: Proof) -> Spec:
@@ -248,26 +245,29 @@ def number_or_dash(value: float | None) -> str:
     return "–" if value is None else number(value)
 
 
-def route_table(route: Verdict) -> "Styler":
+def route_table(route: Verdict) -> Table:
     """What is left when each way to look is cut in a whole block, by which noun is the answer."""
-    figures, shown = [], []
+    lines = []
     for cut in [route.clean, *route.cuts]:
-        kinds = [cut.by_answer.get(name) for name in ("first noun", "second noun")]
-        figures.append((cut.accuracy, *kinds))
-        lost = bool(cut.channels) and cut.accuracy < GONE
-        left = f":red[{share(cut.accuracy)}]" if lost else f"**{share(cut.accuracy)}**"
-        shown.append((plain(", ".join(cut.channels) or "nothing cut"), left, *map(share, kinds)))
-    return tables.cells(("cut", "right", "x is right", "y is right"), figures, shown)
+        kinds = (tables.number(cut.by_answer.get(name), share) for name in ("first noun", "second noun"))
+        lost, left = bool(cut.channels) and cut.accuracy < GONE, share(cut.accuracy)
+        cell = Cell(cut.accuracy, f":red[{left}]" if lost else f"**{left}**")
+        lines.append((plain(", ".join(cut.channels) or "nothing cut"), cell, *kinds))
+    return Table(("cut", "right", "x is right", "y is right"), lines)
 
 
-def alone_table(route: Verdict) -> "Styler":
+def alone_table(route: Verdict) -> Table:
     """Every route: what is left when one of its looks is cut, and what it does alone."""
-    figures, shown = [], []
-    for one in route.routes:
-        figures.append((one.needed, one.alone.accuracy, None))
-        taken = "**taken**" if one.taken else ":gray[no]"
-        shown.append((plain(one.name), share(one.needed), share(one.alone.accuracy), taken))
-    return tables.cells(("route", "without one look", "by itself", ""), figures, shown)
+    lines = [
+        (
+            plain(one.name),
+            tables.number(one.needed, share),
+            tables.number(one.alone.accuracy, share),
+            "**taken**" if one.taken else ":gray[no]",
+        )
+        for one in route.routes
+    ]
+    return Table(("route", "without one look", "by itself", ""), lines)
 
 
 def route_words(route: Verdict, guess: str | None) -> str:

@@ -5,11 +5,11 @@ import streamlit as st
 from engine.circuits.results import Roles
 from engine.probes.registry import CIRCUIT, PROOF
 from engine.probes.results.winograd import Proof
-from lab.bench import training
+from lab import bench
 from lab.charts import drawing
 from lab.charts.maps import figure, strip
 from lab.sections.winograd import proof
-from lab.sections.winograd.inside import Inside, table
+from lab.sections.winograd.inside import Inside
 from lab.shell import export, frame
 from lab.words import plain
 
@@ -47,15 +47,14 @@ def _ablation(circuit: Roles) -> None:
             )
     st.markdown(proof.sets_words(circuit), width=frame.MEASURE)
     with st.container(horizontal=True, gap="medium"):
-        with st.container(width=training.HALF):
+        with st.container(width=bench.HALF):
             with st.container(key="figure-heads"):
                 drawing.draw(proof.ablation_chart(circuit), key="winograd.heads")
             st.caption("Ring: the head to zero. Dot: to its mean. Dashed: 75 % and 95 %.")
-        with st.container(width=training.HALF):
-            table(proof.ablation_table(circuit))
-            st.caption("Weights: mean of the deciding position over the held-out sentences.")
-    with st.container(key="results-sets", width=training.TABLE_WIDTH):
-        table(proof.sets_table(circuit))
+        with st.container(width=bench.HALF):
+            proof.ablation_table(circuit).draw()
+    with st.container(key="results-sets", width=bench.TABLE_WIDTH):
+        proof.sets_table(circuit).draw()
 
 
 def _patching(inside: Inside, found: Proof) -> None:
@@ -72,22 +71,21 @@ def _patching(inside: Inside, found: Proof) -> None:
             ("residual", proof.residual_panel(found)),
             ("heads", proof.heads_panel(found)),
         ):
-            with st.container(width=training.HALF):
-                made = figure.figure(panel, inside.colors, limit=1.0, width=training.HALF)
+            with st.container(width=bench.HALF):
+                made = figure.figure(panel, inside.colors, limit=1.0, width=bench.HALF)
                 figure.draw(made, f"winograd.patch.{name}", inside.colors, said=f"restored, {name}")
     st.markdown(proof.patching_words(found, a, b), width=frame.MEASURE)
 
 
 def _lens(found: Proof) -> None:
     st.subheader("If the stream ended here", anchor=False)
-    with st.container(width=training.TABLE_WIDTH):
-        table(proof.lens_table(found))
-        st.caption("Final norm and unembedding at every boundary of the deciding position: the logit lens.")
+    with st.container(width=bench.TABLE_WIDTH):
+        proof.lens_table(found).draw()
 
 
 def _attribution(found: Proof) -> None:
     st.subheader("Who wrote the difference", anchor=False)
-    with st.container(key="figure-attribution", width=training.TABLE_WIDTH):
+    with st.container(key="figure-attribution", width=bench.TABLE_WIDTH):
         drawing.draw(proof.attribution_chart(found), key="winograd.attribution")
         a, b = (plain(one.adjective) for one in found.attribution)
         st.caption(f"Upper bar: too {a}. Lower, grey: too {b}. Held-out sentences with that adjective.")
@@ -102,9 +100,6 @@ def _route(inside: Inside, found: Proof) -> None:
     guess = st.session_state[inside.settings.key("read")]
     st.markdown(proof.route_words(found.route, guess), width=frame.MEASURE)
     with st.container(horizontal=True, gap="medium", key="results-route"):
-        for styler in (
-            proof.route_table(found.route),
-            proof.alone_table(found.route),
-        ):
-            with st.container(width=training.HALF):
-                table(styler)
+        for table in (proof.route_table(found.route), proof.alone_table(found.route)):
+            with st.container(width=bench.HALF):
+                table.draw()

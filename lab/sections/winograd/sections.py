@@ -8,10 +8,10 @@ from engine.circuits.results import Edge, Head
 from engine.data.languages.winograd import CLOSED, DECISION
 from engine.probes.registry import ABLATED, CIRCUIT, CUT, EFFECTS, MAPS
 from engine.probes.results.winograd import Maps
-from lab.bench import training
+from lab import bench
 from lab.sections.winograd import graph, maps
 from lab.sections.winograd.graph import Graph
-from lab.sections.winograd.inside import Inside, table
+from lab.sections.winograd.inside import Inside
 from lab.sections.winograd.parts import share
 from lab.shell import export, frame
 from lab.words import plain
@@ -61,10 +61,10 @@ def block_one(inside: Inside, found: Maps | None) -> None:
         return
     head = inside.state("head")
     with st.container(horizontal=True, gap="medium"):
-        with st.container(width=training.TABLE_WIDTH):
-            table(maps.unmoved_table(found, head))
+        with st.container(width=bench.TABLE_WIDTH):
+            maps.unmoved_table(found, head).draw()
             st.caption(f"{'Mean of the heads' if head == 'mean' else f'Head {head}'}; choose it above.")
-        with st.container(width=training.NOTICE_WIDTH):
+        with st.container(width=bench.NOTICE_WIDTH):
             st.markdown(maps.unmoved_words(found))
 
 
@@ -93,7 +93,7 @@ def _graph(inside: Inside, found: Graph) -> None:
             st.markdown(f":orange[This model has no look {plain(wanted)}. Shown: the costliest.]")
         st.session_state[key] = st.query_params["edge"] = graph.costliest(found)
     names = {name: look.said for name, look in each.items()}
-    st.selectbox("Edge to cut", list(names), format_func=names.__getitem__, key=key, width=training.HALF)
+    st.selectbox("Edge to cut", list(names), format_func=names.__getitem__, key=key, width=bench.HALF)
     chosen = each[inside.state("edge")]
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title-circuit"):
         st.markdown("**The circuit** :gray[looks and their weights; click one]", width="stretch")
@@ -109,9 +109,9 @@ def _graph(inside: Inside, found: Graph) -> None:
         "Solid: seen from the deciding position; dashed: from the adjective; dotted: from other words; red: "
         "cut. Grey heads have no look that counts. Lines to the answer: what a head adds to it by itself."
     )
-    st.markdown(graph.cut_words(chosen, found), width=training.TABLE_WIDTH)
-    with st.container(key="results-cut", width=training.TABLE_WIDTH):
-        table(graph.answers_table(found.answers, chosen.answers))
+    st.markdown(graph.cut_words(chosen, found), width=bench.TABLE_WIDTH)
+    with st.container(key="results-cut", width=bench.TABLE_WIDTH):
+        graph.answers_table(found.answers, chosen.answers).draw()
 
 
 def cut_any(inside: Inside) -> None:
@@ -137,8 +137,8 @@ def cut_any(inside: Inside) -> None:
             f"**{share(after.accuracy)}** still are; {share(after.wrong)} name the wrong noun of the "
             "pair."
         )
-        with st.container(key="results-any", width=training.TABLE_WIDTH):
-            table(graph.answers_table(found.answers, found.changed))
+        with st.container(key="results-any", width=bench.TABLE_WIDTH):
+            graph.answers_table(found.answers, found.changed).draw()
 
 
 def _what_to_take_out(inside: Inside) -> None:
