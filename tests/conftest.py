@@ -146,14 +146,14 @@ def text(tiny_corpus, no_reference, monkeypatch, probes_here):
 def python(home):
     """Run ``python ARGUMENTS`` in a process of its own, its data in ``home``. Returns the ended process."""
 
-    def run(*arguments, **options):
+    def run(*arguments, timeout=120, **options):
         return subprocess.run(
             [sys.executable, *map(str, arguments)],
             cwd=paths.ROOT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout,
             check=False,
             **options,
         )

@@ -18,7 +18,7 @@ def test_a_rehearsal_on_the_cpu_goes_through_every_section(python, tmp_path, mon
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     out = tmp_path / "found.json"
     command = ("-m", "engine", "bench", "gpu-check", "--device", "cpu", "--rehearse")
-    ended = python(*command, "--out", out, "--json")
+    ended = python(*command, "--out", out, "--json", timeout=500)
     document = strict(ended.stdout)
     assert ended.returncode == 0, gpu_check.failures(document)
     assert json.loads(out.read_text()) == document
