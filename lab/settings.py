@@ -1,7 +1,7 @@
 """A page's settings, each declared once: name, label, options, default, place in the URL, widget."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -13,7 +13,6 @@ from lab.shell.watch import Watched
 from lab.words import count, plain
 
 T = TypeVar("T")
-D = TypeVar("D")
 
 MAX_VALUE = 400  # characters of a setting in the URL
 Widget = Literal["buttons", "pills", "list", "slider"]
@@ -104,7 +103,7 @@ class Settings:
         """names: of settings that are not declared, though the page has them."""
         self.page = page
         self.names = list(names)
-        self.notices: list[str] = []
+        self.notices: dict[str, str] = {}  # by setting: a fragment seeds its own once more
         self.watched: list[Watched] = []
         self._place: Any = None
         self._seeds: dict[str, tuple[Any, Any, Any]] = {}
@@ -113,17 +112,43 @@ class Settings:
         """The key of a widget of this page."""
         return f"{self.page}.{name}"
 
+    @overload
     def choice(
         self,
         name: str,
         label: str,
         options: Sequence[T] | Mapping[T, str],
-        default: T | D,
+        default: None,
         *,
         shown: Callable[[T], str] | None = None,
         written: Callable[[T], str] = str,
         widget: Widget = "buttons",
-    ) -> Setting[T | D]:
+    ) -> Setting[T | None]: ...
+
+    @overload
+    def choice(
+        self,
+        name: str,
+        label: str,
+        options: Sequence[T] | Mapping[T, str],
+        default: T,
+        *,
+        shown: Callable[[T], str] | None = None,
+        written: Callable[[T], str] = str,
+        widget: Widget = "buttons",
+    ) -> Setting[T]: ...
+
+    def choice(
+        self,
+        name: str,
+        label: str,
+        options: Sequence[T] | Mapping[T, str],
+        default: T | None,
+        *,
+        shown: Callable[[T], str] | None = None,
+        written: Callable[[T], str] = str,
+        widget: Widget = "buttons",
+    ) -> Any:
         """One of several values; the default again where it is no longer among the options.
 
         options: a mapping gives their labels. default: None for nothing chosen yet. shown: a value's label.
@@ -132,11 +157,11 @@ class Settings:
         known = {written(option): option for option in options}
         parse = one_of(name, tuple(known))
         labels = options.__getitem__ if isinstance(options, Mapping) else None
-        self.seed(name, lambda text: known[parse(text)], default, written)
+        self.seed(name, lambda text: known[parse(text)], default, written)  # type: ignore[arg-type]
         key, more = self.key(name), dict[str, Any]()
         if st.session_state[key] not in (*options, default):
             st.session_state[key] = default
-            st.query_params[name] = written(default)  # type: ignore[arg-type]
+            st.query_params[name] = written(default)
         if widget in ("buttons", "pills"):
             more["required"] = default is not None
         draw: dict[Widget, Callable[..., object]] = {
@@ -183,9 +208,19 @@ class Settings:
 
         return Setting(self.key(name), label, drawn)
 
+    @overload
     def whole(
-        self, name: str, label: str, low: int, high: int, default: int | D, *, slider: bool = False
-    ) -> Setting[int | D]:
+        self, name: str, label: str, low: int, high: int, default: int, *, slider: bool = False
+    ) -> Setting[int]: ...
+
+    @overload
+    def whole(
+        self, name: str, label: str, low: int, high: int, default: None, *, slider: bool = False
+    ) -> Setting[int | None]: ...
+
+    def whole(
+        self, name: str, label: str, low: int, high: int, default: int | None, *, slider: bool = False
+    ) -> Any:
         """A whole number in a range. default: None for none given. slider: instead of a box."""
         self.seed(name, whole(name, low, high), default)
 
@@ -198,16 +233,34 @@ class Settings:
 
         return Setting(self.key(name), label, drawn)
 
+    @overload
+    def value(self, name: str, parse: Callable[[str], T], default: None) -> Setting[T | None]: ...
+
+    @overload
     def value(
-        self, name: str, parse: Callable[[str], T], default: T | D, written: Callable[[T], str] = str
-    ) -> Setting[T | D]:
+        self, name: str, parse: Callable[[str], T], default: T, written: Callable[[T], str] = str
+    ) -> Setting[T]: ...
+
+    def value(
+        self, name: str, parse: Callable[[str], T], default: T | None, written: Callable[[T], str] = str
+    ) -> Any:
         """A setting whose widget the page draws by itself. parse: as in ``seed``."""
         self.seed(name, parse, default, written)
         return Setting(self.key(name), name)
 
+    @overload
     def seed(
-        self, name: str, parse: Callable[[str], T], default: T | D, write: Callable[[T], str] = str
-    ) -> T | D:
+        self, name: str, parse: Callable[[str], T], default: None, write: Callable[[T], str] = str
+    ) -> T | None: ...
+
+    @overload
+    def seed(
+        self, name: str, parse: Callable[[str], T], default: T, write: Callable[[T], str] = str
+    ) -> T: ...
+
+    def seed(
+        self, name: str, parse: Callable[[str], T], default: T | None, write: Callable[[T], str] = str
+    ) -> Any:
         """The setting's value now, put where the widget of its key finds it.
 
         parse: from the URL's text; raises InvalidInput with what is allowed. write: its inverse.
@@ -223,15 +276,16 @@ class Settings:
             returning = not given and key not in state
             state[key] = state.get(f"{key}:kept", default) if returning else from_url
         hold(key, default)
-        value: T | D = state[key]
+        value: T | None = state[key]
         if value != from_url:
             notice = None
             if value is None:
                 st.query_params.pop(name, None)
             else:
-                st.query_params[name] = write(value)  # type: ignore[arg-type]
+                st.query_params[name] = write(value)
+        self.notices.pop(name, None)
         if notice:
-            self.notices.append(notice)
+            self.notices[name] = notice
         state[f"{key}:given"] = st.query_params.get_all(name)
         state[f"{key}:kept"] = value
         return value
@@ -246,12 +300,12 @@ class Settings:
         name: str,
         given: list[str],
         parse: Callable[[str], T],
-        default: T | D,
-        write: Callable[[T], str],
-    ) -> tuple[T | D, str | None]:
+        default: T | None,
+        write: Callable[[Any], str],
+    ) -> tuple[T | None, str | None]:
         if not given:
             return default, None
-        used = "none" if default is None else write(default)  # type: ignore[arg-type]
+        used = "none" if default is None else write(default)
         if len(given) > 1:
             quoted = " and ".join(repr(value[:MAX_VALUE]) for value in given[:4])
             return (
@@ -278,7 +332,7 @@ class Settings:
             if name not in self.names
         ]
         place = self._place or st.container()
-        for notice in [*unknown, *self.notices]:
+        for notice in [*unknown, *self.notices.values()]:
             place.markdown(f":orange[{plain(notice)}]")
 
 

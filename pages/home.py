@@ -6,7 +6,7 @@ import streamlit as st
 from engine.chapter.experiments import AVERAGES
 from engine.data import corpus
 from engine.runs import dispatcher
-from engine.runs.store import ACTIVE
+from engine.runs.store import ACTIVE, trains
 from lab.runs import view
 from lab.sections.home import chart, state
 from lab.shell.chapter import SECTIONS, section
@@ -52,7 +52,7 @@ def show_machine() -> None:
 
 with st.container(horizontal=True, gap="medium", key="home"):
     with st.container(width=CHART_WIDTH):
-        rows = chart.rungs(runs)
+        rows = chart.rungs(list(filter(trains, runs)))
         st.markdown("**What each part buys** :gray[held-out perplexity, lower is better]")
         st.vega_lite_chart(chart.spec(rows), height=chart.height(rows), key="home.ladder")
         st.caption(chart.legend(rows))

@@ -35,12 +35,12 @@ NO_NUMBER = Cell(None, NOTHING)
 class Table:
     """A table as it is shown: a column with a number in it aligns right, a column of words left.
 
-    rows: a cell that is a string holds words, as Markdown. caption: below it. alt: what it is, for those who
-    cannot see it.
+    rows: of ``Cell``; anything else in a row is words, as Markdown. caption: below it. alt: what it is, for
+    those who cannot see it.
     """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell | str]]
+    rows: Sequence[Sequence[object]]
     caption: str = ""
     alt: str = ""
 
@@ -57,7 +57,7 @@ class Table:
 
 
 @lru_cache(maxsize=64)
-def _styler(columns: tuple[str, ...], rows: tuple[tuple[Cell | str, ...], ...]) -> "Styler":
+def _styler(columns: tuple[str, ...], rows: tuple[tuple[object, ...], ...]) -> "Styler":
     """Kept, because it takes 40 ms to make and changes only when a run ends."""
     import pandas as pd
 
@@ -72,7 +72,7 @@ def _styler(columns: tuple[str, ...], rows: tuple[tuple[Cell | str, ...], ...]) 
     table = frame.style
     for line, row in enumerate(rows):
         for name, cell in zip(columns, row, strict=True):
-            text = cell.text if isinstance(cell, Cell) else cell
+            text = cell.text if isinstance(cell, Cell) else str(cell)
             table = table.format(lambda _, text=text: text, subset=([line], [name]))
     return table
 
