@@ -40,7 +40,7 @@ ALL = (SLOW, HUNGRY, REFUSING, FAILING)
 if __name__ == "__main__":
     registry.PROBES.update({probe.name: probe for probe in ALL})
     resolved = Probe.resolved
-    Probe.resolved = lambda self: globals().get(self.function) or resolved(self)  # type: ignore[method-assign, assignment]
+    Probe.resolved = lambda self: globals().get(self.function) or resolved(self)  # type: ignore[method-assign]
     worker.CAP_BYTES = 700 * 10**6
     worker.IDLE_SECONDS = float(sys.argv.pop(1))
     sys.exit(worker.main())
