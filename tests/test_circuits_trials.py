@@ -9,6 +9,7 @@ from engine.circuits import trials
 from engine.circuits.capture import boundaries, head_means, run
 from engine.circuits.interventions import (
     CutEdges,
+    Intervention,
     MeanHeads,
     PatchFeedForward,
     PatchHeads,
@@ -47,7 +48,7 @@ def cases_of(model, ids):
     """One of every kind of change, at every block and boundary, alone and together."""
     other = run(model, ids.flip(0))
     heads = 1 if model.config.mixer == "average" else 2
-    found: list[list[object]] = [[]]
+    found: list[list[Intervention]] = [[]]
     for block in range(model.config.n_layer):
         zero = ZeroHeads(frozenset([Head(block, heads - 1)]))
         cut = CutEdges(frozenset([Edge(3, 1, block), Edge(6, 2, block, 0)]))

@@ -60,10 +60,7 @@ def trained_on(run: Path) -> tuple[RunSpec, Repeats]:
 
 
 def kept_models(run: Path) -> Iterator[tuple[int, Transformer]]:
-    """The model at every kept step, from the first to the last.
-
-    Raises InvalidInput: when there is none, or one is damaged.
-    """
+    """The model at every kept step, in order. Raises InvalidInput: when there is none, or one is damaged."""
     kept = files.kept_weights(run)
     if not kept:
         raise InvalidInput(f"run #{run.name} has kept no weights of its steps; train it again.")
@@ -91,7 +88,7 @@ def formation(run: Path) -> Formation:
     at the end.
     """
     spec, language = trained_on(run)
-    ids = _read(language.unseen_rows(spec.seed)[:SCORED])
+    ids = torch.from_numpy(language.unseen_rows(spec.seed)[:SCORED])[:, :-1]  # what a model reads of each
     steps, scores = list[int](), list[HeadScores]()
     for step, model in kept_models(run):
         steps.append(step)
@@ -226,7 +223,7 @@ def ablation_of(model: Transformer, seed: int) -> Ablation:
 
 
 def in_texts(models: dict[str, Path], text: str = corpus.TINYSHAKESPEARE, seed: int = 0) -> InTexts:
-    """The scores of models of a text, by a name. Raises InvalidInput: as ``in_text`` and ``trained``."""
+    """The scores of models of a text, by a name. Raises InvalidInput: as ``in_text``, ``trained``."""
     with for_the_reader():
         read = corpus.load(text)
         rows = [in_text(name, trained(path), read, seed) for name, path in models.items()]
@@ -300,8 +297,3 @@ def held_out(text: corpus.Corpus, length: int) -> Tensor:
         raise ValueError(f"the held-out part has {len(ids)} tokens; needed: {length}.")
     starts = torch.linspace(0, len(ids) - length, PASSAGES).long()
     return ids[starts[:, None] + torch.arange(length)]
-
-
-def _read(rows: NDArray[np.int64]) -> Tensor:
-    """What a model reads of whole sequences: all but the last token. shape: (B, T + 1) -> (B, T)"""
-    return torch.from_numpy(rows)[:, :-1]
