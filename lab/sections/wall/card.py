@@ -3,8 +3,9 @@
 import streamlit as st
 
 from engine.memory_wall.plan import Plan
+from engine.memory_wall.predictions import Longest
 from engine.memory_wall.setting import CARDS_GB, MAX_TOKENS
-from engine.system.errors import LabError
+from engine.probes.registry import MEMORY_WALL
 from lab import probes
 from lab.bench import instruments, training
 from lab.charts import drawing
@@ -14,8 +15,6 @@ from lab.sections.wall.results import figure_title
 from lab.settings import Settings
 from lab.shell import frame
 from lab.words import plain
-
-PREDICTING_S = 10
 
 
 def asked(settings: Settings, choice: Choice) -> find.Found | None:
@@ -33,21 +32,19 @@ def asked(settings: Settings, choice: Choice) -> find.Found | None:
             placeholder="Your guess",
             width=240,
         )
-        layer = probes.pressed("Predict", settings.key("find"), choice.layer, PREDICTING_S)
+        layer = probes.pressed("Predict", settings.key("find"), choice.layer, MEMORY_WALL.seconds)
         status_slot = training.status_line()
     probes.outdated(layer, choice.layer)
     if layer is None:
         return None
-    status_slot.markdown(
-        ":small[:primary[Predicting in a process of its own; it takes a while the first time]]"
-    )
-    try:
-        found = find.longest(layer)
-    except LabError as error:
-        status_slot.markdown(f":small[:red[{plain(str(error))}]]")
-        return None
+    found = list[Longest]()
+    for arguments in find.ASKED:
+        answer = probes.attempt(status_slot, MEMORY_WALL, "Predicting …", setting=layer, **arguments)
+        if answer is None:
+            return None
+        found += answer.longest
     status_slot.markdown(f":small[:green[Predicted for {plain(parts.layer_words(layer))}]]")
-    return found
+    return find.longest(found)
 
 
 def drawn(found: find.Found | None) -> None:
