@@ -28,9 +28,8 @@ def rows(here, run):
 def workers(here, run):
     """Of a run, once there are some."""
     process = psutil.Process(here.pid(run, "trainer"))
-    found = []
-    here.until(lambda: found.extend(process.children(recursive=True)) or found, 20)
-    return [one.pid for one in found]
+    here.until(process.children, 20)
+    return [one.pid for one in process.children(recursive=True)]
 
 
 def measuring(here, run, seconds=20):
