@@ -6,8 +6,9 @@ from dataclasses import asdict
 import pytest
 
 from engine.benchmarks import memory
-from engine.memory_wall import ask, predict
+from engine.memory_wall import predict
 from engine.memory_wall.plan import Plan, Row, doubling, ratios, slope, slopes
+from engine.memory_wall.predictions import Longest, Predictions
 from engine.memory_wall.setting import (
     CHAPTER,
     CHAPTER_EXPONENTS,
@@ -17,6 +18,7 @@ from engine.memory_wall.setting import (
     Setting,
     closed_form,
 )
+from engine.probes import client
 from engine.runs import wait
 from engine.runs.spec import WallSpec
 from engine.runs.store import Store
@@ -36,7 +38,7 @@ KEYS = {
     "backend",
     "reason",
 }
-LONGEST = (ask.Longest(8, "explicit", 11_338), ask.Longest(16, "explicit", 16_065))
+LONGEST = (Longest(8.0, "explicit", 11_338), Longest(16.0, "explicit", 16_065))
 
 
 @pytest.fixture
@@ -68,7 +70,9 @@ def measured(here):
     def use(rows, **outcome):
         engine = Measured(rows, **outcome)
         here.setattr(wait, "LocalEngine", lambda: engine)
-        here.setattr(ask, "predict", lambda setting, **asked_for: ask.Predictions(longest=LONGEST))
+        here.setattr(
+            client, "ask", lambda probe, **asked_for: client.Answer(Predictions(longest=LONGEST), 1.0)
+        )
         return engine
 
     return use

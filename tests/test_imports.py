@@ -96,7 +96,7 @@ LIGHT = (
     "engine.memory_wall.plan",
     "engine.memory_wall.verdict",
     "engine.memory_wall.process",
-    "engine.memory_wall.ask",
+    "engine.memory_wall.predictions",
     "engine.memory_wall.sweep",
 )
 # Of these not even a function may.

@@ -6,18 +6,19 @@ than 512 tokens but what is predicted.
 
 import json
 import math
+import subprocess
 import time
-from dataclasses import asdict
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory_wall import ask, attention, predict
+from engine.memory_wall import attention, predict
 from engine.memory_wall.attention import draw, step
 from engine.memory_wall.live_bytes import LiveBytes
 from engine.memory_wall.meters import Measurement, measure_bytes
+from engine.memory_wall.predictions import Longest, Predicted, Predictions
 from engine.memory_wall.setting import (
     CHAPTER,
     GB,
@@ -28,7 +29,10 @@ from engine.memory_wall.setting import (
     at_most,
     closed_form,
 )
-from engine.system.errors import InvalidInput, Unavailable
+from engine.memory_wall.sweep import predict_command
+from engine.probes import registry, wire
+from engine.system import paths
+from engine.system.errors import InvalidInput
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -219,18 +223,41 @@ def test_a_million_tokens_take_a_moment_and_too_many_bytes_are_said():
     assert predict.longest(2**62, "explicit", Setting(batch=1024, n_head=512)) > 0
 
 
-def test_what_is_asked_for_comes_as_rows_and_survives_json():
-    found = predict.predictions(tasks=[(128, "explicit")], cards_gb=(8, 0.1), implementations=("explicit",))
-    assert found.rows == (ask.Predicted(128, "explicit", closed_form(128)),)
-    assert found.longest[0] == ask.Longest(8, "explicit", 11_338)
+def test_it_is_a_probe_and_survives_json():
+    asked = {
+        "setting": {},
+        "tasks": [[128, "explicit"]],
+        "cards_gb": [8, 0.1],
+        "implementations": ["explicit"],
+    }
+    found = registry.MEMORY_WALL.call(asked)
+    assert found.rows == (Predicted(128, "explicit", closed_form(128)),)
+    assert found.longest[0] == Longest(8.0, "explicit", 11_338)
     assert 1000 < found.longest[1].n < 1200
-    assert ask.Predictions.from_dict(json.loads(json.dumps(asdict(found)))) == found
+    assert Predictions.from_dict(wire.plain(found)) == registry.MEMORY_WALL.read(wire.plain(found)) == found
 
 
-def test_they_are_asked_of_a_process_of_their_own():
-    assert ask.predict(Setting(d_model=64), [(16, "fused")]).rows[0].n == 16
-    with pytest.raises(Unavailable, match="The bytes cannot be predicted: n is 0; allowed"):
-        ask.predict(Setting(), [(0, "fused")])
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"tasks": [[0, "fused"]]}, "n is 0; allowed: a whole number from 1"),
+        ({"tasks": [[8, "flash"]]}, "implementation is 'flash'; allowed: explicit"),
+        ({"setting": {"n_head": 7}}, "n_head is 7; allowed: a divisor of d_model"),
+        (
+            {"setting": {"batch": 1024, "n_head": 512}, "tasks": [[100_000_000, "explicit"]]},
+            "more bytes than 64",
+        ),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused_in_one_sentence(asked, said):
+    with pytest.raises(InvalidInput, match=said):
+        registry.MEMORY_WALL.call({"setting": {}, **asked})
+
+
+def test_a_sweep_asks_a_process_of_its_own(tmp_path):
+    command = predict_command(Setting(d_model=64), [(16, "fused")], "cpu")
+    ended = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=True)
+    assert Predictions.from_dict(json.loads(ended.stdout)).rows[0].n == 16
 
 
 @pytest.mark.parametrize(

@@ -323,20 +323,21 @@ def test_a_measurement_is_listed_among_the_trainings(store):
     trained = add(store, "done", steps=3000, measured={"validation_perplexity": 249.34})
     running = add_wall(store, "running", EXPLICIT, FUSED)
     waiting = add_wall(store, "queued")
+    ended = add_wall(store, "done", EXPLICIT)
     page = opened()
     table = page.dataframe[0].value.set_index("run")
-    assert list(table.index) == [running, waiting, trained]
+    assert list(table.index) == [running, waiting, ended, trained]
     row = table.loc[running]
     assert (row["experiment"], row["model"]) == ("memory-wall", "explicit, fused to 256 tokens, 8 GB")
     assert (row["progress"], len(row["curve"]), row["took"]) == (0.25, 0, "5\u00a0s")
     assert table["reason"][waiting] == "next"
-    assert shown_ids(opened(experiment="memory-wall")) == [running, waiting]
-    assert shown_ids(opened(search="fused 256")) == [running, waiting]
+    assert shown_ids(opened(experiment="memory-wall")) == [running, waiting, ended]
+    assert shown_ids(opened(search="fused 256")) == [running, waiting, ended]
     assert "Measuring explicit" not in texts(page)
     home = AppTest.from_file(str(paths.ROOT / "lab" / "app.py"), default_timeout=20).run()
     assert not home.exception
     machine = list(home.table[0].value.iloc[:, 1])
-    assert plain("1 done, 1 running, 1 queued") in machine
+    assert plain("2 done, 1 running, 1 queued") in machine
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from engine.memory_wall import ask
 from engine.memory_wall.plan import Plan, Row, doubling
+from engine.memory_wall.predictions import Longest, Predictions
 from engine.memory_wall.setting import CHAPTER, GB, WORKSPACE_BYTES, Setting, closed_form
+from engine.probes import client, registry
 from engine.runs import dispatcher, wait
 from engine.runs.spec import WallSpec
 from engine.runs.store import open_store
@@ -98,20 +99,19 @@ def cards(monkeypatch):
     """Predictions from formulas, at once; what was asked."""
     asked = []
 
-    def predict(setting, tasks=(), *, device="cpu", cards_gb=(), implementations=()):
+    def ask(probe, *, setting, cards_gb, implementations, **_):
+        assert probe is registry.MEMORY_WALL
         asked.append((setting, tuple(cards_gb), tuple(implementations)))
         longest = {"explicit": 11_338, "fused": 750_000, "chunked": 700_000}
         rows = [
-            ask.Longest(gb, name, int(longest[name] * (gb / 8) ** 0.5))
+            Longest(float(gb), name, int(longest[name] * (gb / 8) ** 0.5))
             for gb in cards_gb
             for name in implementations
         ]
-        return ask.Predictions(longest=tuple(rows))
+        return client.Answer(Predictions(longest=tuple(rows)), 1.0)
 
-    find._longest.clear()
-    monkeypatch.setattr(ask, "predict", predict)
-    yield asked
-    find._longest.clear()
+    monkeypatch.setattr(client, "ask", ask)
+    return asked
 
 
 def opened(**query):
@@ -481,8 +481,6 @@ def test_the_walls_of_the_cards_are_predicted_when_asked_and_only_then(ledger, c
     assert "**1.41** times as long" in words
     assert "Predicted: 1,267 fits 102 MB, 1,268 does not." in words
     assert len({row["name"] for row in charts(page)[2]["curves"]}) == 3
-    rerun(page)
-    assert len(cards) == 2  # kept
 
 
 def test_a_pair_around_the_wall_is_measured_for_real(ledger, cards):
@@ -509,7 +507,7 @@ def test_a_prediction_that_fails_is_one_line(ledger, cards, monkeypatch):
     def failing(*_, **__):
         raise Unavailable("The bytes cannot be predicted: no torch.")
 
-    monkeypatch.setattr(ask, "predict", failing)
+    monkeypatch.setattr(client, "ask", failing)
     page = pressed(opened(), "find")
     assert "The bytes cannot be predicted: no torch." in said(page)
 

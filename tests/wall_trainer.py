@@ -14,7 +14,7 @@ WORKERS = (sys.executable, str(ROOT / "tests" / "wall_workers.py"))
 
 
 def predictor(setting, tasks, device):
-    """A stand-in for ``ask.predict_command``."""
+    """A stand-in for ``sweep.predict_command``."""
     return [*WORKERS, "predict", json.dumps({"tasks": tasks})]
 
 

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 from engine.benchmarks import count, table
-from engine.memory_wall import ask
 from engine.memory_wall.plan import Plan, Row, doubling, last_rows, ratios, shared_words, slope, slopes
 from engine.memory_wall.setting import (
     CARDS_GB,
@@ -29,6 +28,7 @@ from engine.memory_wall.setting import (
     check_implementation,
     check_range,
 )
+from engine.probes import client, registry
 from engine.runs.spec import WallSpec
 from engine.runs.store import Entry, Store
 from engine.runs.wait import shell_user, wait
@@ -100,7 +100,7 @@ def bench(
         raise InvalidInput(f"device is {plan.device!r}; allowed here: {allowed}.")
     rows = measure(plan)
     cards = CARDS_GB if budget_gb is None else tuple(sorted({*CARDS_GB, budget_gb}))
-    longest = ask.predict(setting, cards_gb=cards, implementations=implementations).longest
+    longest = predicted_longest(setting, cards, implementations)
     return {
         "bench": "memory",
         "device": here.title if plan.device == here.kind else device.cpu_title(),
@@ -112,8 +112,19 @@ def bench(
         "workspace_bytes": plan.workspace_bytes,
         "rows": documented(rows),
         "slopes": slopes(rows),
-        "longest": [asdict(row) for row in longest],
+        "longest": longest,
     }
+
+
+def predicted_longest(
+    setting: Setting, cards_gb: Sequence[float], implementations: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The longest n that fits each card: card_gb as it was given, implementation, n."""
+    found = client.ask(
+        registry.MEMORY_WALL, setting=setting, cards_gb=cards_gb, implementations=implementations
+    ).value
+    given = {float(card): card for card in cards_gb}
+    return [{**asdict(row), "card_gb": given[row.card_gb]} for row in found.longest]
 
 
 def measure(plan: Plan) -> list[Row]:

@@ -3,8 +3,8 @@
 setting.py     the layer's sizes, the closed form, the chapter's table; no torch
 attention.py   four ways to write the layer: explicit, fused, chunked, projections
 live_bytes.py  the peak of live tensor bytes, with a budget that refuses
-predict.py     the same code under fake tensors: bytes of any n, the longest n that fits; a process
-ask.py         its answers, and asking for them without torch
+predict.py     the same code under fake tensors: bytes of any n, the longest n that fits; a probe
+predictions.py its answers; no torch
 meters.py      peak bytes and milliseconds on this device
 worker.py      one n of one implementation; a process
 verdict.py     which of its ends is the wall; no torch

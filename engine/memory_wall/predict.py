@@ -1,23 +1,19 @@
-"""Bytes of any n without allocating them: ``python -m engine.memory_wall.predict --json REQUEST``.
+"""Bytes of any n without allocating them.
 
 The layer's own code runs on fake tensors, which have sizes and no data, under the counter that also measures.
-A process of its own, so that neither the app nor the process that times anything loads what this needs.
+It is a probe (``python -m engine probe memory-wall``), so that neither the app nor the process that times
+anything loads what this needs.
 """
 
-import argparse
-import json
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 
-import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from engine.memory_wall.ask import Longest, Predicted, Predictions
 from engine.memory_wall.attention import draw, step
 from engine.memory_wall.live_bytes import LiveBytes
 from engine.memory_wall.plan import Task
+from engine.memory_wall.predictions import Longest, Predicted, Predictions
 from engine.memory_wall.setting import (
     GB,
     MAX_TOKENS,
@@ -126,25 +122,3 @@ def predictions(
             for name in implementations
         ),
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Prints ``Predictions`` as a line of JSON. Returns the exit code.
-
-    REQUEST: an object with the arguments of ``predictions``.
-    """
-    parser = argparse.ArgumentParser(prog="python -m engine.memory_wall.predict")
-    parser.add_argument("--json", required=True, metavar="REQUEST", help="one JSON object; see the docstring")
-    torch.set_num_threads(1)
-    try:
-        request = json.loads(parser.parse_args(arguments).json)
-        found = predictions(**{**request, "setting": Setting(**request["setting"])})
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(json.dumps(asdict(found)), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from engine.memory_wall.ask import Predictions, predict_command
 from engine.memory_wall.plan import Plan, Row, Task
+from engine.memory_wall.predictions import Predictions
 from engine.memory_wall.process import Guard, Stop, Worker, loading
 from engine.memory_wall.setting import WORKSPACE_BYTES, Setting, closed_form
 from engine.system.cores import usable_cores
@@ -31,6 +31,12 @@ def never() -> bool:
 def alone() -> int:
     """For whoever trains nothing beside."""
     return 0
+
+
+def predict_command(setting: Setting, tasks: Sequence[Task], device: str) -> list[str]:
+    """What to start to predict the bytes of tasks; it prints ``Predictions`` as one line of JSON."""
+    arguments = {"setting": asdict(setting), "tasks": tasks, "device": device}
+    return [sys.executable, "-m", "engine", "probe", "memory-wall", "--json", json.dumps(arguments)]
 
 
 def measure(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from engine.memory_wall.predictions import Predictions
 from engine.probes import wire
 from engine.probes.results import (
     attention,
@@ -110,6 +111,7 @@ ABLATE_CHOSEN = Probe[induction.Without](
     "induction-ablate-chosen", "induction:ablate_chosen", induction.Without, 0.4
 )
 IN_TEXTS = Probe[induction.InTexts]("induction-text", "induction:in_texts", induction.InTexts, 8.0, 180.0)
+MEMORY_WALL = Probe[Predictions]("memory-wall", "memory_wall:predictions", Predictions, 10.0, 180.0)
 
 PROBES: dict[str, Probe[Any]] = {
     probe.name: probe for probe in list(globals().values()) if isinstance(probe, Probe)

@@ -28,7 +28,7 @@ def rows(here, run):
 def workers(here, run):
     """Of a run, once there are some."""
     process = psutil.Process(here.pid(run, "trainer"))
-    here.until(lambda: process.children(recursive=True), 20)
+    here.until(process.children, 20)
     return [one.pid for one in process.children(recursive=True)]
 
 

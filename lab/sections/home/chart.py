@@ -11,7 +11,7 @@ import altair as alt
 from engine.chapter import reference
 from engine.chapter.experiments import EXPERIMENTS, ChapterValue, Experiment
 from engine.data import corpus
-from engine.runs.store import Run
+from engine.runs.store import Entry, Run, trains
 from lab.charts.axes import BARE, COLOR, GRAY, INK, dot, labels, rows
 from lab.charts.drawing import Rows, Spec, compiled, fed
 from lab.shell.styles import style
@@ -39,8 +39,9 @@ class Rung:
     quick: float | None
 
 
-def rungs(runs: Sequence[Run]) -> list[Rung]:
+def rungs(entries: Sequence[Entry]) -> list[Rung]:
     """Every variant whose held-out perplexity the chapter gives, in the order of its tables."""
+    runs = list(filter(trains, entries))
     found: dict[str, Rung] = {}
     for experiment in EXPERIMENTS.values():
         shipped = reference.load(experiment.id) if experiment.metric == METRIC else None

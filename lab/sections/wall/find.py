@@ -1,15 +1,10 @@
 """Find my wall: the longest text that fits a card, found without allocating anything, and then for real."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-import streamlit as st
-
-from engine.memory_wall import ask
-from engine.memory_wall.ask import Longest
 from engine.memory_wall.plan import Plan
+from engine.memory_wall.predictions import Longest
 from engine.memory_wall.setting import CARDS_GB, GB, MB, Setting
 from lab.bench import tables
 from lab.charts import lines as charts
@@ -27,24 +22,17 @@ if TYPE_CHECKING:
 
 WAYS = ("explicit", "fused", "chunked")
 SMALL_GB = ("0.1", "0.5", "1")  # cards that any machine can pretend to have
+ASKED: tuple[dict[str, Any], ...] = (  # of explicit alone on the small ones
+    {"cards_gb": CARDS_GB, "implementations": WAYS},
+    {"cards_gb": tuple(map(float, SMALL_GB)), "implementations": ("explicit",)},
+)
 CHAPTERS = (8, "explicit")  # what the chapter's formula gives for it: 11,338
 
 Found = Mapping[tuple[float, str], int]
 
 
-@st.cache_data(max_entries=32, show_spinner=False)
-def _longest(setting: str, cards_gb: tuple[float, ...], ways: tuple[str, ...]) -> tuple[Longest, ...]:
-    return ask.predict(Setting(**json.loads(setting)), cards_gb=cards_gb, implementations=ways).longest
-
-
-def longest(setting: Setting) -> Found:
-    """The longest n by card and implementation; on the small cards of explicit alone. Some seconds, once.
-
-    Raises Unavailable: when it cannot be predicted; the message says why.
-    """
-    written = json.dumps(asdict(setting), sort_keys=True)
-    rows = _longest(written, tuple(map(float, CARDS_GB)), WAYS)
-    rows += _longest(written, tuple(map(float, SMALL_GB)), ("explicit",))
+def longest(rows: Iterable[Longest]) -> Found:
+    """The longest n by card and implementation, of what was predicted."""
     return {(row.card_gb, row.implementation): row.n for row in rows}
 
 
