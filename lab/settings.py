@@ -157,11 +157,11 @@ class Settings:
         known = {written(option): option for option in options}
         parse = one_of(name, tuple(known))
         labels = options.__getitem__ if isinstance(options, Mapping) else None
-        self.seed(name, lambda text: known[parse(text)], default, written)  # type: ignore[arg-type]
+        self.seed(name, lambda text: known[parse(text)], default, written)
         key, more = self.key(name), dict[str, Any]()
         if st.session_state[key] not in (*options, default):
             st.session_state[key] = default
-            st.query_params[name] = written(default)
+            st.query_params[name] = written(default)  # type: ignore[arg-type]
         if widget in ("buttons", "pills"):
             more["required"] = default is not None
         draw: dict[Widget, Callable[..., object]] = {
