@@ -698,15 +698,15 @@ def test_a_folder_that_cannot_be_made_fails_its_run_alone(store, engine, dispatc
 
 def test_a_run_cancelled_in_the_last_moment_is_not_launched(store, engine, dispatcher, monkeypatch):
     (run_id,) = submit(store)
-    read = store.runs
+    read = store.entries
 
-    def runs(**which):
+    def entries(**which):
         found = read(**which)
         if which.get("states") == ("queued",):
             store.cancel(run_id)
         return found
 
-    monkeypatch.setattr(store, "runs", runs)
+    monkeypatch.setattr(store, "entries", entries)
     dispatcher.tick()
     assert engine.launched == []
     assert store.get(run_id).state == "cancelled"
