@@ -581,6 +581,16 @@ def test_an_exclusive_run_waits_its_turn_but_for_no_slot(store, engine, dispatch
     assert engine.launched == [*mine[:2], others, *mine[2:], late]
 
 
+def test_an_exclusive_run_does_not_start_while_the_engine_is_not_ready(store, engine, dispatcher):
+    engine.slots = 0
+    wall = submit_wall(store)
+    dispatcher.tick()
+    assert engine.launched == []
+    engine.slots = 1
+    dispatcher.tick()
+    assert engine.launched == [wall]
+
+
 def test_the_next_dispatcher_adopts_an_exclusive_run(store, engine):
     wall = submit_wall(store)
     with Dispatcher(store, engine) as first:

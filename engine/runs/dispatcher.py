@@ -70,7 +70,8 @@ class Dispatcher:
         for run in self.store.entries(states=ACTIVE):
             if self._still_active(run):
                 active.append(run)
-        queued = self.store.entries(states=("queued",))
+        capacity = self.engine.capacity()  # asked at every tick: a nursery warms up before there is a run
+        queued = self.store.entries(states=("queued",)) if capacity else []
         served = self.store.last_started() if queued else {}
         # Nothing starts beside an exclusive run, which itself waits for no slot: those under way may last
         # for hours.
@@ -78,7 +79,7 @@ class Dispatcher:
             busy = Counter(run.user for run in active)
             # Of two with as many runs, who waited longer goes first.
             run = min(queued, key=lambda run: (busy[run.user], served.get(run.user, 0.0), run.id))
-            if len(active) >= self.engine.capacity() and not run.spec.exclusive:
+            if len(active) >= capacity and not run.spec.exclusive:
                 return
             queued.remove(run)
             slot = min(set(range(len(active) + 1)) - {run.slot for run in active})
