@@ -8,6 +8,7 @@ import streamlit as st
 
 from engine.probes.registry import SCORE
 from engine.probes.results.winograd import Scored
+from engine.system.errors import LabError
 from lab import bench, probes
 from lab.bench import Sweep, Table
 from lab.bench.tables import number
@@ -35,7 +36,7 @@ def show(settings: Settings, request: WinogradRequest, chosen: Setting[str]) -> 
     label, experiment = f"Score {count} seeds", request.experiment
     specs = []
     if request.language:  # else the training above says why
-        with suppress(ValueError, OSError):
+        with suppress(LabError, OSError):
             specs = request.specs(experiment, experiment.seeds[:count], (TWO_BLOCKS,))
     sweep = Sweep.of(experiment, specs, request)
     digests = tuple(sweep.wanted)
