@@ -59,41 +59,21 @@ def sound(spec):
     return alt.LayerChart.from_dict({key: spec[key] for key in ("layer", "config", "height")}, validate=True)
 
 
-def cells(page, first, place=0):
-    """The rows of the table whose first column's name begins so, without escapes. place: which of them."""
-    tables = [
+def tables(page):
+    """Every table's rows as they are shown, without escapes."""
+    shown = (
         pyarrow.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_all().to_pylist()
         for table in page.table
-    ]
-    rows = [rows for rows in tables if next(iter(rows[0])).startswith(first)][place]
-    return [{name: _read(cell) for name, cell in row.items()} for row in rows]
+    )
+    return [[{name: _read(cell) for name, cell in row.items()} for row in rows] for rows in shown]
+
+
+def cells(page, first, place=0):
+    """The rows of the table whose first column's name begins so. place: which of them."""
+    return [rows for rows in tables(page) if next(iter(rows[0])).startswith(first)][place]
 
 
 def lines(page, first, place=0):
     """The same rows by the words of their first cells, without the coloured mark before them."""
     rows = cells(page, first, place)
     return {next(iter(row.values())).rpartition("] ")[2].removeprefix("● "): row for row in rows}
-
-
-def torch_failed_seconds(python, name, text, *changes):
-    """Open a page in a process of its own and run it again after each change, a line of Python on ``page``.
-
-    Returns whether torch was loaded, whether the page failed, and the quickest redraw in seconds.
-    """
-    turns = "".join(
-        f"{change}\nbegan = time.perf_counter()\npage.run()\ntimes.append(time.perf_counter() - began)\n"
-        for change in changes
-    )
-    ended = python(
-        "-c",
-        "import sys, time\n"
-        "from engine.system import device\n"
-        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
-        "from streamlit.testing.v1 import AppTest\n"
-        f"page = AppTest.from_file('pages/{name}.py', default_timeout=60)\n"
-        f"page.query_params['text'] = {text!r}\n"
-        f"page.run()\ntimes = []\n{turns}"
-        "print('torch' in sys.modules, bool(page.exception), min(times))\n",
-    )
-    torch_loaded, failed, seconds = ended.stdout.split()
-    return torch_loaded == "True", failed == "True", float(seconds)

@@ -1,15 +1,14 @@
 """Stand-ins for the tests of the page Induction: runs in some state, and what its probes would find."""
 
-import json
 from typing import Any
 
 from engine.chapter.definitions import ACCURACY
 from engine.chapter.language_experiments import INDUCTION
 from engine.probes import wire
 from engine.probes.results.induction import Ablation, Formation, InTexts, Maps
-from engine.runs import launch
 from engine.runs.store import Store
 from lab.sections.induction.parts import LEVEL, LOSS, SCORE
+from tests import finished
 
 LAST = INDUCTION.budgets["quick"].steps
 STEPS = list(range(0, LAST + 1, 20))
@@ -31,23 +30,23 @@ def at_step(name, step):
 
 def measure(seeds=(0,), state="done", last=LAST, kept=STEPS):
     """Runs of both models in some state, with curves, and empty files where weights would lie."""
-    store = Store()
-    specs = launch.specs(INDUCTION.id, "quick", seeds, INDUCTION.language)
-    for run in store.runs(sweep=store.submit(specs, "local")):
-        records = [{"step": step, "seconds": step / 10, **at_step(run.spec.variant, step)} for step in STEPS]
-        folder = store.directory(run.id)
-        (folder / "weights").mkdir(parents=True)
-        lines_ = (json.dumps(record) + "\n" for record in records if record["step"] <= last)
-        (folder / "metrics.jsonl").write_text("".join(lines_))
+
+    def figures(spec):
+        ended = {**at_step(spec.variant, LAST), "early_loss_nats": 4.2}
+        return {**ended, ACCURACY: ended[ACCURACY] - 0.01 * spec.seed}
+
+    def curve(spec, step, _ends):
+        return at_step(spec.variant, step)
+
+    made = finished.runs(
+        INDUCTION, None, "quick", seeds, state, last=last, every=20, figures=figures, curve=curve
+    )
+    for run in made:
+        folder = Store().directory(run.id)
+        (folder / "weights").mkdir()
         (folder / "checkpoint.safetensors").touch()
         for step in kept:
             (folder / "weights" / f"{step}.safetensors").touch()
-        ended = {**at_step(run.spec.variant, LAST), "early_loss_nats": 4.2}
-        ended[ACCURACY] -= 0.01 * run.spec.seed
-        store.advance(
-            run.id, "queued", state, measured=ended if state == "done" else {}, seconds=30.0,
-            started=run.created + 1, ended=None if state == "running" else run.created + 31,
-        )  # fmt: skip
 
 
 # What the probes would find: 1.1 and 1.2 look one token back, 2.2 finds what came after.

@@ -208,30 +208,6 @@ def test_a_run_has_the_same_fields(instant, tiny_corpus):  # noqa: F811
     assert run_documents(tiny_corpus) == recorded("run")
 
 
-@pytest.mark.parametrize("page", recorded("urls"))
-def test_every_parameter_of_a_page_is_accepted_as_before(page, text, old_runs):
-    """By its name, with its default, its allowed values and one of them that is not the default."""
-    before = recorded("urls")[page]
-    used, there = defaults(page, before)
-    assert set(before) <= set(there)
-    assert used == {name: one["default"] for name, one in before.items()}
-    for name, words in allowed(page, before).items():
-        assert _words(before[name]["allowed"]) <= _words(words), name
-    samples = {name: one["sample"] for name, one in before.items() if one["sample"] is not None}
-    opened = open_page(page, **samples)
-    assert set(samples).isdisjoint(notices(opened))
-    assert {name: _in_url(opened, name) for name in samples} == samples
-
-
-def _in_url(page, name):
-    value = page.query_params[name]
-    return value if isinstance(value, str) else value[-1]
-
-
-def _words(allowed):
-    return set((allowed or "any text").split(", "))
-
-
 @pytest.fixture
 def old_runs(home):
     """The ledger and the run folders of two runs of two steps, made by the old version."""

@@ -1,12 +1,10 @@
 """The page Averages and its bench: settings in the URL, one button, live figures, four columns."""
 
-import json
 import math
 import shutil
 import sqlite3
 from types import SimpleNamespace
 
-import pyarrow
 import pytest
 
 from engine.chapter import reference
@@ -16,13 +14,15 @@ from engine.probes.results.averages import Comparison
 from engine.runs import dispatcher, estimates, launch
 from engine.runs.store import Store
 from engine.system import paths
+from engine.system.errors import InvalidInput
 from lab import weights
 from lab.bench import Gap, Request, Row, Sweep, button, difference, request
 from lab.bench.status import of, seconds_left
 from lab.shell import frame
 from lab.weights import Weights
 from lab.words import plain
-from tests.apptest import nodes, open_page, rerun, said, torch_failed_seconds
+from tests import finished
+from tests.apptest import charts, open_page, rerun, said, tables
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 ENDS = {"no-context": 60.1, "average": 249.1, "average-positions": 246.9, "average-added": 61.3}
@@ -33,48 +33,23 @@ def opened(**query):
     return open_page("averages", **query)
 
 
-def datasets(page, key="rules"):
+def datasets(page):
     """The data of the first chart: rows by dataset's name."""
-
-    chart = next(node for node in nodes(page) if node.type == "vega_lite_chart")
-    return {
-        one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
-        for one in chart.proto.datasets
-    }
+    return charts(page)[0]
 
 
 def cells(page):
     """The results table as it is shown."""
-    styler = page.table[0].proto.arrow_data.styler.display_values
-    rows = pyarrow.ipc.open_stream(styler).read_all().to_pylist()
-    return [{name: cell.replace("\u00a0", " ") for name, cell in row.items()} for row in rows]
+    return tables(page)[0]
 
 
-def measure(text, budget="chapter", seeds=(0,), state="done", step=None, reason="", only=None):
+def measure(text, budget="chapter", seeds=(0,), state="done", step=None, **more):
     """Runs of the whole experiment in some state, with curves up to a step. Returns them."""
-    store = Store()
-    sweep = store.submit(launch.specs("averages", budget, seeds, text), "local")
-    for run in store.runs(sweep=sweep):
-        ended = "done" if only and run.spec.variant not in only else state
-        if ended == "queued":
-            continue
-        steps = run.spec.budget.steps
-        last = steps if step is None or ended == "done" else step
-        value = ENDS[run.spec.variant] + 0.1 * run.spec.seed
-        records = [
-            {"step": at, "seconds": at / 10, "validation_perplexity": value + 900 / (1 + at)}
-            for at in range(0, last + 1, max(1, steps // 20))
-        ]
-        folder = store.directory(run.id)
-        folder.mkdir()
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-        measured = {"done": {"validation_perplexity": value}, "diverged": {"validation_perplexity": None}}
-        store.advance(
-            run.id, "queued", ended, reason=reason, measured=measured.get(ended, {}),
-            started=run.created + 10, seconds=270.0,
-            ended=None if ended in ("starting", "running") else run.created + 1110,
-        )  # fmt: skip
-    return store.runs(sweep=sweep)
+
+    def figures(spec):
+        return {"validation_perplexity": ENDS[spec.variant] + 0.1 * spec.seed}
+
+    return finished.runs(AVERAGES, text, budget, seeds, state, last=step, figures=figures, **more)
 
 
 def test_an_empty_page_has_its_frame_and_says_what_to_do(text, monkeypatch):
@@ -103,16 +78,6 @@ def test_train_queues_a_run_a_model_and_a_second_click_none(text):
     assert "Queued, next in turn" in said(page)
     button.train(Sweep.of(AVERAGES, [run.spec for run in runs], Request()))
     assert len(Store().runs()) == 8
-
-
-def test_cancel_ends_what_waits(text):
-    measure(text, "quick", state="queued")
-    page = opened()
-    page.button(key="averages.cancel").click()
-    rerun(page)
-    assert {run.state for run in Store().runs()} == {"cancelled"}
-    assert "Cancelled by you before it started" in said(page)
-    assert page.button(key="averages.train").label == "Train four models"
 
 
 def test_a_running_sweep_shows_curves_progress_and_time_left(text):
@@ -187,24 +152,6 @@ def test_a_quick_figure_judges_nothing(text):
     assert f"cannot show {AVERAGES.hides}" in said(page)
 
 
-def test_figures_of_another_text_are_compared_with_nothing(text, monkeypatch):
-    measure(text)
-    monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", "0" * 64)
-    page = opened(budget="chapter")
-    assert {row["difference"] for row in cells(page)} == {":gray[–]"}
-    assert not [row for row in datasets(page)["rules"] if row["text"]]
-    assert "another text" in said(page)
-
-
-def test_seeds_measured_earlier_are_offered_and_only_the_rest_is_trained(text):
-    measure(text, seeds=(0,))
-    page = opened(budget="chapter", seeds="0,1,2")
-    assert "4 of 12 runs are measured" in said(page)
-    page.button(key="averages.train").click()
-    rerun(page)
-    assert sorted({run.spec.seed for run in Store().runs(states=["queued"])}) == [1, 2]
-
-
 def test_a_diverged_model_is_a_labelled_result(text):
     measure(text, state="diverged", step=450, reason="diverged at step 450: loss is NaN", only=("average",))
     page = opened(budget="chapter")
@@ -214,15 +161,6 @@ def test_a_diverged_model_is_a_labelled_result(text):
     assert [row["step"] for row in ends if row["kind"] == "cross"] == [450]
     assert "Diverged, and left out here: average replaces." in said(page)
     assert len(cells(page)) == 4
-
-
-def test_an_interrupted_sweep_is_resumed_by_the_same_button(text):
-    measure(text, state="interrupted", step=1800)
-    page = opened(budget="chapter")
-    assert "Interrupted. Resume from step 1,800" in said(page)
-    page.button(key="averages.resume").click()
-    rerun(page)
-    assert {(run.state, run.attempt) for run in Store().runs()} == {("queued", 2)}
 
 
 def test_only_ones_own_runs_are_resumed_from_the_list_as_it_is_now(text):
@@ -250,37 +188,36 @@ def test_a_failure_gives_its_reason_character_for_character(text):
 
 
 @pytest.mark.parametrize(
-    ("query", "complaint"),
+    ("seeds", "complaint"),
     [
-        ({"budget": "huge"}, "budget is 'huge'; allowed: quick, chapter. Used: quick."),
-        ({"seeds": "abc"}, f"seeds are 'abc'; {RANGE}"),
-        ({"seeds": "-1"}, f"seeds are '-1'; {RANGE}"),
-        ({"seeds": "18446744073709551616"}, f"seeds are '18446744073709551616'; {RANGE}"),
-        ({"seeds": "1,1"}, "seed 1 is given twice in '1,1'"),
-        ({"seeds": ""}, f"seeds are ''; {RANGE}"),
-        ({"seeds": ["24", "7"]}, "seeds is given two times, '24' and '7'; allowed: once. Used: 0."),
-        ({"seeds": "1," * 400}, "seeds has 800 characters; allowed: at most 400. Used: 0."),
-        ({"best": "nosuch"}, "best is 'nosuch'; allowed: no-context, average"),
-        ({"t": "129"}, "t is '129'; allowed: a whole number from 1 to 128. Used: 100."),
-        ({"text": "../../etc/passwd"}, "text is '../../etc/passwd'; allowed: "),
-        ({"steps": "-5"}, "steps is no setting of this page"),
-        ({"budget": ODD}, f"budget is {ODD!r}"),
+        ("abc", f"seeds are 'abc'; {RANGE}"),
+        ("-1", f"seeds are '-1'; {RANGE}"),
+        ("18446744073709551616", f"seeds are '18446744073709551616'; {RANGE}"),
+        ("1,1", "seed 1 is given twice in '1,1'"),
+        ("", f"seeds are ''; {RANGE}"),
     ],
-)  # fmt: skip
-def test_a_bad_value_in_the_url_is_named_and_starts_nothing(text, query, complaint):
-    page = opened(**query)
-    assert complaint in said(page)
-    assert page.session_state["averages.budget"] == "quick"
-    assert Store().runs() == []
+)
+def test_bad_seeds_are_refused_in_one_sentence(seeds, complaint):
+    with pytest.raises(InvalidInput) as refused:
+        request.seeds_text(seeds)
+    assert complaint in str(refused.value)
 
 
-@pytest.mark.parametrize("seeds", ["24", "9007199254740993", "0", "9223372036854775807", "7,9"])
-def test_seeds_in_the_url_are_taken_and_shown_exactly(text, seeds):
-    page = opened(seeds=seeds)
-    assert page.session_state["averages.seeds"] == seeds
+def test_odd_and_long_values_of_the_url_are_named_character_for_character(text):
+    words = said(opened(budget=ODD, seeds="1," * 400, text="../../etc/passwd"))
+    assert f"budget is {ODD!r}" in words
+    assert "seeds has 800 characters; allowed: at most 400. Used: 0." in words
+    assert "text is '../../etc/passwd'; allowed: " in words
+
+
+def test_seeds_in_the_url_are_taken_and_shown_exactly(text):
+    page = opened(seeds="7,9007199254740993")
+    assert page.session_state["averages.seeds"] == "7,9007199254740993"
     labels = next(group for group in page.button_group if group.key == "averages.seeds").options
-    assert seeds == "0" or any(label.split(" ", 1)[-1] == seeds.replace(",", ", ") for label in labels)
+    assert "seeds 7, 9007199254740993" in labels
     assert "allowed" not in said(page)
+    for seeds in ("24", "0", "9223372036854775807"):
+        assert request.seeds_text(seeds) == seeds
 
 
 def test_seeds_in_the_box_are_held_to_the_same_rules(text):
@@ -472,14 +409,3 @@ def test_a_perplexity_beyond_numbers_is_no_hole(text):
     page = opened(budget="chapter")
     assert cells(page)[1]["yours"] == ":red[diverged]"
     assert not any(math.isnan(value) for value in datasets(page)["done"][0].values() if value is not None)
-
-
-def test_the_settings_load_no_torch_and_redraw_at_once(text, python):
-    changes = [
-        f"next(g for g in page.button_group if g.key == 'averages.budget').set_value({value!r})"
-        for value in ("chapter", "quick", "chapter", "quick")
-    ]
-    torch_loaded, failed, seconds = torch_failed_seconds(python, "averages", text, *changes)
-    assert not torch_loaded
-    assert not failed
-    assert seconds < 0.2

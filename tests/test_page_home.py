@@ -136,21 +136,3 @@ def test_a_sections_state_follows_its_runs(store, no_reference):
     store.cancel(waiting)
     assert state() == "running, 41\u00a0%"
     assert home_state.runs_text(store.runs()) == "2 done, 1 running, 1 cancelled, 1 diverged"
-
-
-def test_home_and_runs_load_no_torch(home, python):
-    run_id = add(Store(), "done", steps=100, measured={"validation_perplexity": 250.0})
-    script = f"""
-import sys
-from streamlit.testing.v1 import AppTest
-from engine.system import device
-device.describe = lambda: device.Device("cpu", "CPU", 0, "2", False)
-page = AppTest.from_file({str(paths.ROOT / "lab" / "app.py")!r}, default_timeout=60).run()
-page.switch_page("../pages/runs.py")
-page.query_params["run"] = "{run_id}"
-page.run()
-assert not page.exception and page.title[0].value == "Runs" and page.table
-print("torch" in sys.modules)
-"""
-    ended = python("-c", script)
-    assert ended.stdout.strip() == "False", ended.stderr

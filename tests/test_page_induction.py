@@ -30,7 +30,7 @@ from lab.sections.induction import text as induction_text
 from lab.sections.induction.parts import LOSS, SCORE, rise
 from lab.shell import export
 from lab.weights import Weights
-from tests.apptest import cells, charts, lines, open_page, rerun, said, torch_failed_seconds
+from tests.apptest import cells, charts, lines, open_page, rerun, said
 from tests.induction_runs import (
     ENDS,
     LAST,
@@ -92,16 +92,6 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text, probe):
     assert Store().runs() == []
     assert "No model of Shakespeare with heads is here." in said(pressed(page, "text"))
     assert not probe.asked
-
-
-def test_train_queues_both_models_and_another_reader_sees_them(text):
-    page = pressed(opened(seeds="0,1"), "train")
-    found = [(run.spec.variant, run.spec.seed, run.spec.corpus) for run in Store().runs()]
-    assert sorted(found) == [(name, seed, "induction") for name in INDUCTION.variants for seed in (0, 1)]
-    assert page.button(key="induction.cancel").label == "Cancel"
-    other = opened(seeds="0,1")
-    assert "Queued" in said(other)
-    assert other.button(key="induction.cancel").label == "Cancel"
 
 
 def test_running_models_are_drawn_as_far_as_they_are(text):
@@ -439,37 +429,6 @@ def test_the_link_holds_the_whole_state(text, probe):
     assert state["induction.heads"] == ["1.1", "2.2"]
     assert "allowed" not in said(page)
     assert "Used:" not in said(page)
-
-
-@pytest.mark.parametrize(
-    ("query", "complaint"),
-    [
-        ({"budget": "long"}, "budget is 'long'; allowed: quick, chapter. Used: quick."),
-        ({"repeat": "x"}, "repeat is 'x'; allowed: no, half, yes. Used: none."),
-        ({"how": "x"}, "how is 'x'; allowed: gradual, sudden, never. Used: none."),
-        ({"of": "three"}, "of is 'three'; allowed: two-layers, one-layer. Used: two-layers."),
-        ({"at": "-1"}, "at is '-1'; allowed: a whole number from 0 to 10,000,000. Used: none."),
-        ({"period": "9"}, "period is '9'; allowed: 11, 12, 14. Used: 12."),
-        ({"row": "28"}, "row is '28'; allowed: a whole number from 0 to 27. Used: none."),
-        (
-            {"left": "x"},
-            "left has 'x'; allowed: found, or LAYER.HEAD, counted from 1, as in 1.3. Used: found.",
-        ),
-        ({"heads": "1.3;2"}, "heads has '1.3;2'; allowed: LAYER.HEAD, counted from 1, as in 1.3. Used: ."),
-        ({"seed": "x"}, "seed is 'x'; allowed: a whole number from 0"),
-        ({"text": "upload"}, "text is no setting of this page"),
-    ],
-)
-def test_a_bad_value_in_the_url_is_one_sentence(text, query, complaint):
-    assert complaint in said(opened(**query))
-
-
-def test_the_page_loads_no_torch(text, python):
-    measure()
-    loaded, failed, _ = torch_failed_seconds(
-        python, "induction", text, "page.segmented_control(key='induction.of').set_value('one-layer')"
-    )
-    assert (loaded, failed) == (False, False)
 
 
 def test_two_tiny_models_are_trained_and_looked_into(text, monkeypatch):

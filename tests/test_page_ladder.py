@@ -1,6 +1,5 @@
 """The page Ladder: what each part buys and costs, by heart, dropout, probes, a rung of one's own, samples."""
 
-import json
 from dataclasses import asdict
 
 import pytest
@@ -21,7 +20,8 @@ from lab.runs.card import command
 from lab.sections.ladder import own as ladder_own
 from lab.sections.ladder import parts as ladder_parts
 from lab.shell.styles import style
-from tests.apptest import charts, lines, open_page, rerun, said, torch_failed_seconds
+from tests import finished
+from tests.apptest import charts, lines, open_page, rerun, said
 
 # Held out and on the text trained on, at the chapter's budget: near what the chapter has.
 ENDS = {
@@ -45,25 +45,17 @@ def opened(**query):
 
 def measure(text, budget="chapter", seeds=(0,), state="done", step=None, specs=None):
     """Runs in some state with curves up to a step. Returns them."""
-    store = Store()
-    sweep = store.submit(specs or launch.specs(LADDER.id, budget, seeds, text), "local")
-    for run in store.runs(sweep=sweep):
-        if state == "queued":
-            continue
-        held, train = (value + 0.1 * run.spec.seed for value in ENDS[run.spec.variant])
-        steps = run.spec.budget.steps
-        records = [
-            {"step": at, "seconds": at / 10, "loss_nats": 3.0, PERPLEXITY: held + 900 / (1 + at)}
-            for at in range(0, (step or steps) + 1, max(1, steps // 20))
-        ]
-        folder = store.directory(run.id)
-        folder.mkdir()
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-        store.advance(
-            run.id, "queued", state, measured={PERPLEXITY: held, TRAIN: train} if state == "done" else {},
-            started=run.created + 10, seconds=270.0, ended=None if state == "running" else run.created + 1110,
-        )  # fmt: skip
-    return store.runs(sweep=sweep)
+
+    def figures(spec):
+        held, train = (value + 0.1 * spec.seed for value in ENDS[spec.variant])
+        return {PERPLEXITY: held, TRAIN: train}
+
+    def curve(spec, at, ends):
+        return finished.falling(spec, at, {"loss_nats": 3.0, PERPLEXITY: ends[PERPLEXITY]})
+
+    return finished.runs(
+        LADDER, text, budget, seeds, state, last=step, specs=specs, figures=figures, curve=curve
+    )
 
 
 def weights_of(run):
@@ -97,15 +89,6 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text):
         ":gray[*≈ −1.8*]",
     ]
     assert Store().runs() == []
-
-
-def test_train_queues_every_rung(text):
-    page = opened(seeds="0,1")
-    page.button(key="ladder.train").click()
-    rerun(page)
-    runs = Store().runs()
-    assert [run.spec.variant for run in runs] == [*LADDER.variants] * 2
-    assert page.button(key="ladder.cancel").label == "Cancel"
 
 
 def test_a_running_ladder_shows_its_curves_and_progress(text):
@@ -310,24 +293,6 @@ def test_every_rung_is_nearest_to_itself(name):
     assert ladder_own.nearest(VARIANTS[name].config) == (name, {})
 
 
-@pytest.mark.parametrize(
-    ("query", "complaint"),
-    [
-        ({"mixer": "unmasked"}, "mixer is 'unmasked'; allowed: none, average, matrix, raw, query-key"),
-        ({"heads": "0"}, "heads is '0'; allowed: a whole number from 1 to 128. Used: 4."),
-        ({"layers": "24"}, "layers is '24'; allowed: a whole number from 0 to 12. Used: 1."),
-        ({"ff": "513"}, "ff is '513'; allowed: 0, 128, 256, 512, 1024, 2048. Used: 512."),
-        ({"width": "1"}, "width is '1'; allowed: 64, 128"),
-        ({"buys": "luck"}, "buys is 'luck'; allowed: average-added-positions, head-added"),
-        ({"temperature": "2"}, "temperature is '2'; allowed: 0, 0.5, 0.8, 1. Used: 0.8."),
-        ({"rung": "1"}, "rung is no setting of this page"),
-        ({"dropout": ["0.1", "0.2"]}, "dropout is given two times"),
-    ],
-)
-def test_a_bad_value_in_the_url_is_named(text, query, complaint):
-    assert complaint in said(opened(**query))
-
-
 # Probes
 
 
@@ -416,15 +381,3 @@ def test_without_models_nothing_is_written(text, probes_here):
     page.button(key="ladder.write").click()
     rerun(page)
     assert "There is no trained model here." in said(page)
-
-
-def test_the_page_opens_and_is_set_without_torch(text, python):
-    loaded, failed, seconds = torch_failed_seconds(
-        python,
-        "ladder",
-        text,
-        "page.query_params['positions'] = 'rope'",
-        "page.query_params['width'] = '768'",
-    )
-    assert (loaded, failed) == (False, False)
-    assert seconds < 3

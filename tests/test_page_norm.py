@@ -1,6 +1,5 @@
 """The page Norm placement: the bench, gradients before and while training, and where post-norm breaks."""
 
-import json
 from typing import Any
 
 import pytest
@@ -17,7 +16,8 @@ from lab.sections.norm import breaking
 from lab.sections.norm import start as norm_start
 from lab.sections.norm.breaking import PRESETS, RATES, WARMUPS, Cut
 from lab.sections.norm.start import Measured
-from tests.apptest import cells, charts, open_page, rerun, said, torch_failed_seconds
+from tests import finished
+from tests.apptest import cells, charts, open_page, rerun, said
 
 ENDS = {"pre-norm": 37.9, "pre-norm-warmup": 37.7, "post-norm": 308.6, "post-norm-warmup": 38.0}
 SHRINKING = {"pre-norm": 1.0, "pre-norm-warmup": 1.0, "post-norm": 4.0, "post-norm-warmup": 1.5}  # a block
@@ -33,47 +33,40 @@ def gradients(shrinking, step):
     return [0.1 / factor ** (11 - block) for block in range(12)]
 
 
-def write(run, state, ends, shrinking, last=None, reason=""):
-    """Put a run into a state, with records up to a step."""
-    store, steps = Store(), run.spec.budget.steps
-    last = steps if last is None else last
-    records: list[dict[str, Any]] = []
+def records(run, state, ends, shrinking, last):
+    """Norms of the blocks at every tenth step, and perplexity at every other of those."""
     for step in range(0, last + 1, 10):
         record: dict[str, Any] = {"step": step, "seconds": step / 10}
         if step:
             record |= {"loss_nats": 5.0, "grad_norm_blocks": gradients(shrinking, step)}
         if step % 20 == 0:
-            record["validation_perplexity"] = (ends or 40.0) + 900 / (1 + step)
-        records.append(record)
-    if state == "diverged":
-        records[-1] = {"step": last, "loss_nats": 140.0, "grad_norm_blocks": [None] * 12, "seconds": 1.0}
-    folder = store.directory(run.id)
-    folder.mkdir()
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    measured = {"done": {"validation_perplexity": ends}, "diverged": {"validation_perplexity": None}}
-    store.advance(
-        run.id, "queued", state, reason=reason, measured=measured.get(state, {}),
-        started=run.created + 10, seconds=27.0, ended=None if state == "running" else run.created + 40,
-    )  # fmt: skip
+            record["validation_perplexity"] = ends + 900 / (1 + step)
+        if state == "diverged" and step == last:
+            record = {"step": last, "loss_nats": 140.0, "grad_norm_blocks": [None] * 12, "seconds": 1.0}
+        yield record
+
+
+def write(run, state, ends, shrinking, last=None, reason=""):
+    """Put a run into a state, with records up to a step."""
+    last = run.spec.budget.steps if last is None else last
+    made = records(run, state, ends, shrinking, last)
+    finished.write(run, state, {"validation_perplexity": ends}, records=made, reason=reason)
 
 
 def measure(text, budget="chapter", seeds=(0,), state="done", last=None):
     """Runs of the table in some state."""
-    store = Store()
-    sweep = store.submit(launch.specs(NORM_PLACEMENT.id, budget, seeds, text), "local")
-    for run in store.runs(sweep=sweep):
+    for run in finished.runs(NORM_PLACEMENT, text, budget, seeds, "queued"):
         name = run.spec.variant
         write(run, state, ENDS[name] + 0.1 * run.spec.seed, SHRINKING[name], last)
 
 
 def measure_cells(text, *cells_of_grid):
     """Finished runs of some cells of the grid: broken above the usual rate without a warmup, lost at 1."""
-    store = Store()
-    sweep = store.submit(launch.breaking((0,), text, cells_of_grid), "local")
-    for run in store.runs(sweep=sweep):
+    specs = launch.breaking((0,), text, cells_of_grid)
+    for run in finished.runs(BREAKING, state="queued", specs=specs):
         warmup, rate = breaking.cell_of(run.spec)
         if rate == 1.0:
-            write(run, "diverged", None, 4.0, 10, "diverged at step 3: loss is 140 nats")
+            write(run, "diverged", 40.0, 4.0, 10, "diverged at step 3: loss is 140 nats")
         else:
             broken = rate > 0.001 * (1 + warmup / 30)
             write(run, "done", 330.0 if broken else 240.0, 4.0 if broken else 1.2)
@@ -359,36 +352,3 @@ def test_no_command_repeats_a_cell_of_the_grid(text):
 )
 def test_powers(value, shown):
     assert norm_blocks.power(value).replace("\u00a0", " ") == shown
-
-
-def test_a_deep_link_reproduces_the_state(text):
-    page = opened(
-        budget="chapter", seeds="3", best="pre-norm", worst="post-norm", of="W_O", at="500", over="warmup",
-        warmup="30", rate="0.01",
-    )  # fmt: skip
-    assert page.session_state["norm.of"] == "W_O"
-    assert page.session_state["norm.at"] == 500
-    assert page.session_state["norm.over"] == "warmup"
-    assert (page.session_state["norm.warmup"], page.session_state["norm.rate"]) == (30, 0.01)
-    assert "allowed" not in said(page)
-
-
-@pytest.mark.parametrize(
-    ("query", "complaint"),
-    [
-        ({"of": "V"}, "of is 'V'; allowed: qkv, W_O, block. Used: qkv."),
-        ({"at": "15"}, "at is '15'; allowed: every tenth step from 10 to 1,000. Used: 30."),
-        ({"over": "depth"}, "over is 'depth'; allowed: rate, warmup. Used: rate."),
-        ({"warmup": "7"}, "warmup is '7'; allowed: 0, 15, 30, 60, 120. Used: 0."),
-        ({"rate": "2"}, "rate is '2'; allowed: 0.0003, 0.001, 0.003, 0.01, 1. Used: 0.001."),
-        ({"steps": "5"}, "steps is no setting of this page"),
-    ],
-)
-def test_a_bad_value_in_the_url_is_named(text, query, complaint):
-    assert complaint in said(opened(**query))
-
-
-def test_the_page_loads_no_torch(text, python):
-    measure(text, budget="quick")
-    loaded, failed, _ = torch_failed_seconds(python, "norm", text, "page.slider(key='norm.at').set_value(60)")
-    assert (loaded, failed) == (False, False)

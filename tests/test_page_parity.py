@@ -288,19 +288,10 @@ def test_own_code_is_off_beyond_this_machine(asked, monkeypatch, address):
     assert len(opened().text_area) == 1
 
 
-@pytest.mark.parametrize(
-    ("query", "complaint"),
-    [
-        ({"precision": "int8"}, "precision is 'int8'; allowed: bfloat16, float16, float32, float64."),
-        ({"seeds": "x"}, "seeds are 'x'; allowed: whole numbers from 0"),
-        ({"seeds": ",".join(map(str, range(30)))}, "seeds are 30; allowed: at most 20. Used: 0."),
-        ({"late-mask": "parity"}, "late-mask is 'parity'; allowed: rows, triangle"),
-        ({"code": "x"}, "code is no setting of this page"),
-        ({"mask": ODD}, f"mask is {ODD!r}"),
-    ],
-)  # fmt: skip
-def test_a_bad_value_in_the_url_is_named(asked, query, complaint):
-    assert complaint in said(opened(**query))
+def test_more_seeds_than_are_compared_are_refused(asked):
+    words = said(opened(seeds=",".join(map(str, range(30))), mask=ODD))
+    assert "seeds are 30; allowed: at most 20. Used: 0." in words
+    assert f"mask is {ODD!r}" in words
     assert asked == []
 
 
@@ -308,16 +299,3 @@ def test_seeds_of_ones_own_are_shown(asked):
     page = opened(seeds="7,9007199254740993")
     group = next(group for group in page.button_group if group.key == "parity.seeds")
     assert "seeds 7, 9007199254740993" in group.options
-
-
-def test_the_page_loads_no_torch_whatever_is_pressed(python):
-    script = (
-        "import sys\n"
-        "from streamlit.testing.v1 import AppTest\n"
-        "page = AppTest.from_file('pages/parity.py', default_timeout=100).run()\n"
-        "page.button(key='parity.zoo').click()\n"
-        "page.run()\n"
-        "print('torch' in sys.modules, bool(page.exception), len(page.table))\n"
-    )
-    ended = python("-c", script)
-    assert ended.stdout.split() == ["False", "False", "3"], ended.stderr

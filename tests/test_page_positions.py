@@ -1,6 +1,5 @@
 """The page Positions: five schemes on longer windows, beside the chapter, and the live probes."""
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +15,8 @@ from engine.system import files
 from lab import weights
 from lab.sections.positions import alibi, parts
 from lab.weights import Weights
-from tests.apptest import cells, charts, open_page, rerun, said, torch_failed_seconds
+from tests import finished
+from tests.apptest import cells, charts, open_page, rerun, said
 
 LENGTHS = parts.LENGTHS
 # At 64, 128, 256 and 512 tokens.
@@ -38,29 +38,14 @@ def measure(text, budget="chapter", seeds=(0,), state="done", step=None, ends=EN
 
     shift: what is added at every length, by variant and seed.
     """
-    store = Store()
-    sweep = store.submit(launch.specs(POSITIONS.id, budget, seeds, text), "local")
-    for run in store.runs(sweep=sweep):
-        if state == "queued":
-            continue
-        at, steps = run.spec.seed, run.spec.budget.steps
-        more = 0.1 * at + (shift or {}).get((run.spec.variant, at), 0)
-        values = [value + more for value in ends[run.spec.variant]]
-        records = [
-            {"step": one, "seconds": one / 10, "validation_perplexity": values[0] + 900 / (1 + one)}
-            for one in range(0, (step or steps) + 1, max(1, steps // 10))
-        ]
-        folder = store.directory(run.id)
-        folder.mkdir()
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-        measured = {f"perplexity_{n}": value for n, value in zip(LENGTHS, values, strict=True)}
-        measured["validation_perplexity"] = values[0]
-        store.advance(
-            run.id, "queued", state, measured=measured if state == "done" else {},
-            started=run.created + 10, seconds=100.0,
-            ended=None if state == "running" else run.created + 1110,
-        )  # fmt: skip
-    return store.runs(sweep=sweep)
+
+    def figures(spec):
+        more = 0.1 * spec.seed + (shift or {}).get((spec.variant, spec.seed), 0)
+        values = [value + more for value in ends[spec.variant]]
+        by_length = {f"perplexity_{n}": value for n, value in zip(LENGTHS, values, strict=True)}
+        return {**by_length, "validation_perplexity": values[0]}
+
+    return finished.runs(POSITIONS, text, budget, seeds, state, last=step, figures=figures)
 
 
 def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
@@ -87,16 +72,6 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     assert {line["yours"] for line in lines} == {":gray[–]"}
     assert {line["verdict"] for line in cells(page, "the chapter in words")} == {":gray[–]"}
     assert Store().runs() == []
-
-
-def test_train_queues_the_five_once_a_seed(text):
-    page = opened(budget="chapter", seeds="0,1")
-    page.button(key="positions.train").click()
-    rerun(page)
-    runs = Store().runs()
-    assert [run.spec.variant for run in runs] == [*POSITIONS.variants] * 2
-    assert {run.spec.budget.also_at for run in runs} == {LENGTHS}
-    assert page.button(key="positions.cancel").label == "Cancel"
 
 
 def test_a_running_sweep_shows_curves_and_no_figure_over_lengths_yet(text):
@@ -413,46 +388,3 @@ def test_slopes_for_any_number_of_heads(text):
     assert "One head: 1/256. It halves a weight every 177.4 tokens." in said(rerun(page))
     assert page.query_params["heads"] == "1"
     assert alibi.slopes(12)[8].text == "0.707"
-
-
-def test_a_deep_link_reproduces_the_state(text):
-    page = opened(
-        budget="chapter", seeds="3", inside="rope", falls="sinusoidal", distance="8", head="4", heads="12",
-        sentence="to be or not", draw="5",
-    )  # fmt: skip
-    state = page.session_state
-    names = ("budget", "seeds", "inside", "falls", "distance", "head", "heads", "sentence", "draw")
-    assert [state[f"positions.{name}"] for name in names] == [
-        "chapter", "3", "rope", "sinusoidal", "8", "4", 12, "to be or not", 5,
-    ]  # fmt: skip
-    assert "allowed" not in said(page)
-
-
-@pytest.mark.parametrize(
-    ("query", "complaint"),
-    [
-        (
-            {"inside": "best"},
-            "inside is 'best'; allowed: none, learned, sinusoidal, rope, alibi. Used: none.",
-        ),
-        ({"distance": "3"}, "distance is '3'; allowed: 0, 1, 2, 4, 8, 16, 32. Used: 4."),
-        ({"head": "5"}, "head is '5'; allowed: 1, 2, 3, 4. Used: 1."),
-        ({"heads": "17"}, "heads is '17'; allowed: a whole number from 1 to 16. Used: 4."),
-        ({"draw": "x"}, "draw is 'x'; allowed: a whole number from 0 to 9,999. Used: 0."),
-        ({"length": "64"}, "length is no setting of this page"),
-    ],
-)
-def test_a_bad_value_in_the_url_is_named(text, query, complaint):
-    assert complaint in said(opened(**query))
-
-
-def test_the_page_loads_no_torch(text, python):
-    measure(text, budget="quick")
-    loaded, failed, _ = torch_failed_seconds(
-        python,
-        "positions",
-        text,
-        "page.slider(key='positions.heads').set_value(6)",
-    )
-    assert not loaded
-    assert not failed

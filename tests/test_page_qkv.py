@@ -2,26 +2,22 @@
 
 import base64
 import dataclasses
-import json
 
 import numpy as np
 import plotly.io
-import pyarrow
 import pytest
 import torch
 
 from engine.chapter.experiments import QKV, VARIANTS
 from engine.data import corpus
 from engine.models.transformer import Transformer
-from engine.runs import dispatcher, launch
-from engine.runs.store import Store
+from engine.runs import dispatcher
 from engine.system import device
 from engine.training import checkpoint
 from lab import weights
 from lab.charts.maps import view
 from lab.weights import Weights
-from lab.words import plain
-from tests import apptest
+from tests import apptest, finished
 from tests.apptest import nodes, open_page, rerun, said
 
 ENDS = {"average-added-positions": 61.0, "matrix": 60.0, "raw": 70.0, "query-key": 50.0, "head-added": 47.5}
@@ -82,23 +78,6 @@ def numbers(page, at):
     return [tuple(frame.columns), *frame.itertuples(index=False, name=None)]
 
 
-def test_an_open_page_has_its_frame_and_looks_into_a_head(text):
-    page = opened()
-    assert page.title[0].value == QKV.question
-    assert page.caption[0].value == "3 of 14 · The score"
-    assert page.button(key="qkv.train").label == "Train five models"
-    assert [row["model"].split("\u00a0")[1] for row in cells(page)] == [
-        plain(VARIANTS[name].title) for name in QKV.variants
-    ]
-    assert "Each model changes one setting of the one before." in said(page)
-    assert one(drawn(page), "map.weights.untrained.") is not None
-
-
-def cells(page):
-    styler = page.table[0].proto.arrow_data.styler.display_values
-    return pyarrow.ipc.open_stream(styler).read_all().to_pylist()
-
-
 def test_the_words_about_the_ladder_are_true():
     """Each rung differs from its parent in the mixer alone, and so does the head from W_Q and W_K."""
     pairs = [(VARIANTS[name].parent, name) for name in QKV.variants[1:]] + [("query-key", "head-added")]
@@ -112,18 +91,7 @@ def test_the_words_about_the_ladder_are_true():
 
 
 def test_what_each_part_is_worth_is_read_off_the_readers_own_figures(text):
-    store = Store()
-    sweep = store.submit(launch.specs(QKV.id, "quick", (0,), text), "local")
-    for run in store.runs(sweep=sweep):
-        value = ENDS[run.spec.variant]
-        folder = store.directory(run.id)
-        folder.mkdir()
-        record = {"step": 100, "seconds": 1, "validation_perplexity": value}
-        (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
-        store.advance(
-            run.id, "queued", "done", measured={"validation_perplexity": value},
-            started=run.created, seconds=1.0, ended=run.created + 1,
-        )  # fmt: skip
+    finished.runs(QKV, text, figures=lambda spec: {"validation_perplexity": ENDS[spec.variant]})
     words = said(opened())
     assert "One matrix for every sentence gains 1.0 points on equal weights" in words
     assert "Raw scores loses 9.0 points" not in words
@@ -232,34 +200,3 @@ def test_odd_characters_are_shown_as_they_are(trained):
     assert any("·$ (0)" in name or "$" in name for name in page.selectbox(key="qkv.row").options)
     cells = one(drawn(page), "map.weights.untrained.").data[0]
     assert not any("<b>" in name for name in cells.x)
-
-
-@pytest.mark.parametrize(
-    ("query", "complaint"),
-    [
-        (
-            {"stages": "softmax"},
-            "stages has 'softmax'; allowed: raw, products, scaled, masked, weights, mixed",
-        ),
-        ({"row": "14"}, "row is '14'; allowed: a whole number from 0 to 13. Used: 13."),
-        ({"heads": "2"}, "heads is no setting of this page"),
-    ],
-)
-def test_a_bad_value_in_the_url_is_named(text, query, complaint):
-    assert complaint in said(opened(**query))
-
-
-def test_the_page_opens_without_torch(text, python):
-    script = (
-        "import sys\n"
-        "from engine.system import device\n"
-        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
-        "from streamlit.testing.v1 import AppTest\n"
-        "page = AppTest.from_file('pages/qkv.py', default_timeout=60)\n"
-        f"page.query_params['text'] = {text!r}\n"
-        "page.query_params['stages'] = 'raw,weights'\n"
-        "page.run()\n"
-        "print('torch' in sys.modules, bool(page.exception))\n"
-    )
-    ended = python("-c", script)
-    assert ended.stdout.split() == ["False", "False"]

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.chapter.budget import Budget
-from engine.chapter.experiments import AVERAGES, EXPERIMENTS, VARIANTS
+from engine.chapter.experiments import AVERAGES, VARIANTS
 from engine.data import corpus
 from engine.memory_wall.plan import Plan, Row, doubling
 from engine.memory_wall.setting import Setting
@@ -153,15 +153,7 @@ def test_the_tick_stays_with_its_run_when_rows_move(store):
             "../../x",
             "run is '../../x'; allowed: the number of a run that is here, 1 to 1. Used: none.",
         ),
-        ("run", "2", "run is '2'; allowed: the number of a run that is here, 1 to 1. Used: none."),
         ("run", "9" * 30, "Used: none."),
-        ("state", "nosuch", "state is 'nosuch'; allowed: all, or some of queued, running, done"),
-        (
-            "experiment",
-            "nosuch",
-            f"experiment is 'nosuch'; allowed: all, {', '.join(sorted(EXPERIMENTS))}. Used: all.",
-        ),
-        ("nosuch", "1", "nosuch is no setting of this page"),
     ],
 )
 def test_a_bad_value_in_the_url_is_named_and_nothing_else_happens(store, name, value, said):

@@ -1,10 +1,7 @@
 """The page Why sqrt(d_k): the sweep over widths, the rescue, random vectors, other scales."""
 
-import json
 import shutil
 from dataclasses import asdict, replace
-
-import pytest
 
 from engine.chapter import reference
 from engine.chapter.experiments import SCALES, SCALING, SCALING_LONG, SCALING_WIDE
@@ -18,6 +15,7 @@ from lab.bench import Request, Row, Sweep
 from lab.charts import panels as small_multiples
 from lab.sections.scaling import parts
 from lab.shell import export
+from tests import finished
 from tests.apptest import cells, charts, open_page, rerun, said
 
 SHIPPED = paths.REFERENCE
@@ -42,35 +40,18 @@ def figures(spec):
     }
 
 
+def on_the_way(spec, at, ends):
+    """Scores spread towards their end from where a wide head starts."""
+    start = 20.0 if ends["score_std"] > 100 else 0.67
+    spread = start + (ends["score_std"] - start) * at / spec.budget.steps
+    return finished.falling(spec, at, {"grad_norm_W_Q": 0.3, **ends, "score_std": spread})
+
+
 def measure(text, experiment=SCALING, budget="chapter", seeds=(0,), state="done", step=None, specs=None):
     """Runs in some state, with curves of all figures up to a step. Returns them."""
-    store = Store()
-    sweep = store.submit(specs or launch.specs(experiment.id, budget, seeds, text), "local")
-    for run in store.runs(sweep=sweep):
-        if state == "queued":
-            continue
-        end, steps = figures(run.spec), run.spec.budget.steps
-        records = []
-        for at in range(0, (step or steps) + 1, max(1, steps // 20)):
-            share = at / steps
-            record = {"step": at, "seconds": at / 10, "grad_norm_W_Q": 0.3}
-            spread = 20.0 if end["score_std"] > 100 else 0.67
-            records.append(
-                {
-                    **record,
-                    **end,
-                    "score_std": spread + (end["score_std"] - spread) * share,
-                    "validation_perplexity": end["validation_perplexity"] + 900 / (1 + at),
-                }
-            )
-        folder = store.directory(run.id)
-        folder.mkdir()
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-        store.advance(
-            run.id, "queued", state, measured=end if state == "done" else {}, started=run.created + 10,
-            seconds=270.0, ended=None if state == "running" else run.created + 1110,
-        )  # fmt: skip
-    return store.runs(sweep=sweep)
+    return finished.runs(
+        experiment, text, budget, seeds, state, last=step, specs=specs, figures=figures, curve=on_the_way
+    )
 
 
 def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
@@ -157,12 +138,6 @@ def test_the_tables_name_a_winner_and_stand_beside_the_chapter(text):
     words = said(page)
     assert "You guessed *d_k 32*. In perplexity the division helps from **d_k 256** on." in words
     assert "You guessed *about half*. Unscaled at d_k 1024, **95.0 %** of the rows" in words
-
-
-def test_quick_figures_judge_nothing(text):
-    measure(text, budget="quick")
-    lines = cells(opened(), "beside the chapter")
-    assert not [line for line in lines if ":green" in line["difference"] or ":red" in line["difference"]]
 
 
 def test_the_shipped_reference_stands_in_its_own_column(text, no_reference):
@@ -369,35 +344,6 @@ def test_what_cannot_be_measured_is_told(text, probes_here):
     assert "50,000 pairs of width 4,096; allowed: at most 24,414 of that width." in said(page)
 
 
-def test_a_deep_link_reproduces_the_state(text):
-    measure(text, seeds=(3,))
-    page = opened(
-        budget="chapter", seeds="3", width="128", helps="never", frozen="most", rescue="256-3", pairs="1000",
-        widest="256",
-    )  # fmt: skip
-    assert page.session_state["scaling.width"] == "128"
-    assert page.session_state["scaling.rescue"] == "256-3"
-    assert page.session_state["scaling.pairs"] == 1000
-    assert page.session_state["scaling.widest"] == 256
-    assert page.session_state["scaling.helps"] == "never"
-    assert "allowed" not in said(page)
-
-
-@pytest.mark.parametrize(
-    ("query", "complaint"),
-    [
-        ({"width": "33"}, "width is '33'; allowed: 32, 128-block, 128, 256, 1024. Used: 1024."),
-        ({"pairs": "7"}, "pairs is '7'; allowed: 100, 1000, 5000, 20000, 50000. Used: 20000."),
-        ({"widest": "4"}, "widest is '4'; allowed: 16, 64, 256, 1024, 4096. Used: 1024."),
-        ({"rescue": "../1"}, "rescue is '../1'; allowed: a width and a seed, as in 1024-0."),
-        ({"helps": "yes"}, "helps is 'yes'; allowed: 32, 128, 256, 1024, never."),
-        ({"steps": "5"}, "steps is no setting of this page"),
-    ],
-)
-def test_a_bad_value_in_the_url_is_named(text, query, complaint):
-    assert complaint in said(opened(**query))
-
-
 def test_a_collapsed_head_that_is_not_there_is_named(text):
     measure(text, budget="quick")
     page = opened(rescue="256-7")
@@ -416,22 +362,3 @@ def test_the_row_of_panels_can_be_exported(text):
     rows = list(small_multiples.table(panels))
     assert rows[0] == ("figure", "line", "curve", "step", "value")
     assert {row[0] for row in rows[1:]} == {panel.metric for panel in parts.PANELS}
-
-
-def test_the_page_loads_no_torch(text, python):
-    measure(text, budget="quick")
-    script = (
-        "import sys\n"
-        "from engine.system import device\n"
-        "device.describe = lambda: device.Device('cpu', 'CPU, 2 cores', 0, '2.13.0', False)\n"
-        "from streamlit.testing.v1 import AppTest\n"
-        "page = AppTest.from_file('pages/scaling.py', default_timeout=60)\n"
-        f"page.query_params['text'] = {text!r}\n"
-        "page.run()\n"
-        "page.button(key='scaling.measure').click()\n"
-        "page.select_slider(key='scaling.widest').set_value(16)\n"
-        "page.run()\n"
-        "measured = any('standard deviation is √d' in m.value for m in page.markdown)\n"
-        "print('torch' in sys.modules, bool(page.exception), measured)\n"
-    )
-    assert python("-c", script).stdout.split() == ["False", "False", "True"]

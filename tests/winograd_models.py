@@ -1,18 +1,18 @@
 """Small models, trained on a small Winograd language in seconds, and the runs in the store that made them."""
 
-import json
 from dataclasses import replace
 from itertools import permutations
 
 import torch
 import torch.nn.functional as F
 
+from engine.chapter.experiments import EXPERIMENTS
 from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.data.languages.winograd import ANSWER, DECISION, Winograd
 from engine.models.transformer import Transformer
-from engine.runs import launch
 from engine.runs.store import Store
 from engine.training import checkpoint
+from tests import finished
 
 SMALL = Winograd(
     nouns=("dog", "road", "cat", "hill", "cow", "path"), crosser=("tired", "slow"), crossed=("wet", "steep")
@@ -56,22 +56,18 @@ def measured(
 
     weights: checkpoints by variant. shares: right, wrong noun and other by variant.
     """
-    store = Store()
-    sweep = store.submit(launch.specs(experiment, budget, seeds, language_id, variants), "local")
-    for run in store.runs(sweep=sweep):
-        right, wrong, other = shares[run.spec.variant]
-        figures = {"accuracy": right, "wrong_noun": wrong, "other": other, "train_accuracy": 1.0}
-        steps, folder = run.spec.budget.steps, store.directory(run.id)
-        folder.mkdir()
-        records = [
-            {"step": at, "seconds": at / 10, **figures, "accuracy": right * at / steps}
-            for at in range(0, steps + 1, steps // 10)
-        ]
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    def figures(spec):
+        right, wrong, other = shares[spec.variant]
+        return {"accuracy": right, "wrong_noun": wrong, "other": other, "train_accuracy": 1.0}
+
+    def curve(spec, at, ends):
+        return {**ends, "accuracy": ends["accuracy"] * at / spec.budget.steps}
+
+    made = finished.runs(
+        EXPERIMENTS[experiment], language_id, budget, seeds, variants=variants, figures=figures, curve=curve
+    )
+    for run in made:
         if source := weights.get(run.spec.variant):
-            (folder / "checkpoint.safetensors").write_bytes(source.read_bytes())
-        store.advance(
-            run.id, "queued", "done", measured=figures, started=run.created + 10, seconds=20.0,
-            ended=run.created + 30,
-        )  # fmt: skip
-    return store.runs(sweep=sweep)
+            (Store().directory(run.id) / "checkpoint.safetensors").write_bytes(source.read_bytes())
+    return made
