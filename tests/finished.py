@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from engine.chapter import reference
 from engine.chapter.definitions import ACCURACY, PERPLEXITY, Experiment
+from engine.chapter.reference import Reference, ReferenceRow
 from engine.runs import launch
 from engine.runs.spec import RunSpec
 from engine.runs.store import ACTIVE, Run, Store
+from engine.system import files
 
 Figures = dict[str, Any]
 SECONDS = 270.0  # that each of them took
@@ -98,3 +103,21 @@ def runs(
         else:
             write(run, state, of(run.spec), **more)
     return store.runs(sweep=sweep)
+
+
+def ship(
+    folder: Path,
+    experiment: Experiment,
+    figures: Callable[[str, int], Figures],
+    variants: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0, 1),
+) -> Reference:
+    """Write a reference into the folder of those that are shipped. figures: of a variant and a seed."""
+    rows = {
+        name: ReferenceRow({str(seed): figures(name, seed) for seed in seeds}, {}, [])
+        for name in variants or experiment.variants
+    }
+    made = Reference(experiment.id, "CPU, 2 cores", 1, {}, "2026-01-02", "", "", rows)
+    files.write_json(folder / f"{experiment.id}.json", asdict(made))
+    reference.load.cache_clear()
+    return made

@@ -1,20 +1,20 @@
-"""Home: the ladder, this machine, the chapter's map; and that neither it nor Runs loads torch."""
+"""Home: the ladder, this machine, the chapter's map."""
 
 from dataclasses import replace
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine.chapter import reference
 from engine.chapter.experiments import AVERAGES, VARIANTS
 from engine.data import corpus
 from engine.runs import dispatcher, estimates
 from engine.runs.store import Store
-from engine.system import device, files, paths
+from engine.system import device, paths
 from lab.sections.home import chart
 from lab.sections.home import state as home_state
 from lab.shell.chapter import SECTIONS, section
 from lab.words import plain
+from tests import finished
 from tests.apptest import sound
 from tests.test_page_runs import SPEC, add, texts
 
@@ -81,12 +81,7 @@ def test_without_a_dispatcher_it_says_what_to_do(store, monkeypatch):
 
 
 def test_the_ladder_shows_whose_figure_is_whose(store, no_reference):
-    rows = {name: reference.ReferenceRow({"0": {chart.METRIC: 61.0}}, {}, []) for name in VARIANTS}
-    shipped = reference.Reference("averages", "CPU", 1, {}, "2026-01-01", "", "", rows)
-    files.write_json(
-        no_reference / "averages.json",
-        {**vars(shipped), "rows": {name: vars(row) for name, row in rows.items()}},
-    )
+    finished.ship(no_reference, AVERAGES, lambda *_: {chart.METRIC: 61.0}, tuple(VARIANTS), seeds=(0,))
     for seed, value in enumerate((60.0, 61.0)):
         add(store, "done", of("no-context", seed), measured={chart.METRIC: value})
     quick = of("average", budget_name="quick", budget=AVERAGES.budget("quick"))

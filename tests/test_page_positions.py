@@ -1,17 +1,12 @@
 """The page Positions: five schemes on longer windows, beside the chapter, and the live probes."""
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from engine.chapter import reference
 from engine.chapter.experiments import POSITIONS, VARIANTS
-from engine.chapter.reference import Reference, ReferenceRow
 from engine.probes import registry
 from engine.runs import launch
-from engine.runs.store import Store
-from engine.system import files
 from lab import weights
 from lab.sections.positions import alibi, parts
 from lab.weights import Weights
@@ -50,13 +45,8 @@ def measure(text, budget="chapter", seeds=(0,), state="done", step=None, ends=EN
 
 def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     page = opened()
-    assert page.title[0].value == POSITIONS.question
-    assert page.caption[0].value == "8 of 14 · The block"
-    assert page.button(key="positions.train").label == "Train five models"
     words = said(page)
     assert "Quick: one block of four heads, 240 steps of 16 × 64 tokens" in words
-    assert "No runs yet. Make your two guesses, then train." in words
-    assert "No reference is shipped with this copy." in words
     curves, lengths, slopes, reach = charts(page)
     assert {"curves", "gutter"} <= set(curves)
     assert [row["text"] for row in lengths["chapter"]] == ["chapter 44.95", "chapter 42.49"]
@@ -71,7 +61,6 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     assert [line["chapter"] for line in lines] == ["44.95", "42.49"]
     assert {line["yours"] for line in lines} == {":gray[–]"}
     assert {line["verdict"] for line in cells(page, "the chapter in words")} == {":gray[–]"}
-    assert Store().runs() == []
 
 
 def test_a_running_sweep_shows_curves_and_no_figure_over_lengths_yet(text):
@@ -167,18 +156,10 @@ def test_runs_that_diverged_are_told_and_crash_nothing(text):
 
 
 def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no_reference):
-    def row(name):
-        values: dict[str, float | None] = {
-            f"perplexity_{n}": value for n, value in zip(LENGTHS, ENDS[name], strict=True)
-        }
-        return ReferenceRow(measured={"0": values, "1": values}, curves={}, losses=[])
+    def shipped(name, _seed):
+        return {f"perplexity_{n}": value for n, value in zip(LENGTHS, ENDS[name], strict=True)}
 
-    shipped = Reference(
-        id=POSITIONS.id, device="CPU, 2 cores", threads=1, versions={}, date="2026-01-02", corpus_sha256="",
-        code="", rows={name: row(name) for name in POSITIONS.variants},
-    )  # fmt: skip
-    files.write_json(no_reference / f"{POSITIONS.id}.json", asdict(shipped))
-    reference.load.cache_clear()
+    finished.ship(no_reference, POSITIONS, shipped)
     page = opened(budget="chapter")
     rows = cells(page, "perplexity, yours")
     assert len(rows) == 10
