@@ -11,7 +11,7 @@ from engine.chapter.definitions import ACCURACY, PERPLEXITY, Experiment
 from engine.chapter.reference import Reference, ReferenceRow
 from engine.runs import launch
 from engine.runs.spec import RunSpec
-from engine.runs.store import ACTIVE, Run, Store
+from engine.runs.store import ACTIVE, Run, State, Store
 from engine.system import files
 
 Figures = dict[str, Any]
@@ -44,7 +44,7 @@ def falling(_spec: RunSpec, step: int, ends: Figures) -> Figures:
 
 def write(
     run: Run,
-    state: str = "done",
+    state: State = "done",
     ends: Figures | None = None,
     *,
     last: int | None = None,
@@ -79,7 +79,7 @@ def runs(
     corpus_id: str | None = None,
     budget: str = "quick",
     seeds: Sequence[int] = (0,),
-    state: str = "done",
+    state: State = "done",
     *,
     variants: Sequence[str] | None = None,
     only: Sequence[str] = (),
