@@ -1,6 +1,7 @@
 """A page's settings, each declared once: name, label, options, default, place in the URL, widget."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
 import streamlit as st
@@ -16,7 +17,8 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 MAX_VALUE = 400  # characters of a setting in the URL
-Widget = Literal["buttons", "pills", "list", "slider"]
+Widget = Callable[..., object]
+WidgetName = Literal["buttons", "pills", "list", "slider"]
 
 
 def one_of(name: str, options: Sequence[str]) -> Callable[[str], str]:
@@ -64,14 +66,15 @@ def _sent() -> set[str | None]:
 
 
 class Setting(Generic[T]):
-    """One setting: its value now, and the widget that changes it.
+    """One setting: its value now, and the widget that changes it."""
 
-    widget: draws it, given its label and key; it takes what ``draw`` is given, a width for example.
-    """
-
-    def __init__(self, key: str, label: str, widget: Callable[..., object] | None = None) -> None:
-        self.key = key
+    def __init__(
+        self, settings: "Settings", name: str, label: str = "", widget: Widget | None = None
+    ) -> None:
+        """widget: draws it, given its label and key; it takes what ``draw`` is given, a width for example."""
+        self.key = settings.key(name)
         self.label = label
+        self._again = partial(settings.again, name)
         self._widget = widget
 
     @property
@@ -86,16 +89,17 @@ class Setting(Generic[T]):
         st.session_state[self.key] = value
 
     def draw(self, **how: Any) -> None:
-        """Put the widget where this is called. how: passed on to it."""
+        """Put the widget where this is called, a fragment too. how: passed on to it."""
         assert self._widget is not None, f"{self.key} has no widget"
+        self._again()  # a fragment runs without the page around it
         self._widget(how.pop("label", self.label), key=self.key, **how)
 
 
 class Settings:
     """A page's settings, each in the URL under its name and in the session for the way back.
 
-    A bad value in the URL becomes one line of ``notices`` and the default; it stays in the URL, and named,
-    until the reader chooses another. (``bind="query-params"`` drops a bad value without a word.)
+    A bad value in the URL becomes one of the ``notices``, by name, and the default; it stays in the URL,
+    and named, until the reader chooses another. (``bind="query-params"`` drops a bad value without a word.)
 
     watched: what the page is drawn of and may change by itself; ``frame.footer`` looks after it.
     """
@@ -104,7 +108,7 @@ class Settings:
         """names: of settings that are not declared, though the page has them."""
         self.page = page
         self.names = list(names)
-        self.notices: list[str] = []
+        self.notices: dict[str, str] = {}
         self.watched: list[Watched] = []
         self._place: Any = None
         self._seeds: dict[str, tuple[Any, Any, Any]] = {}
@@ -118,28 +122,33 @@ class Settings:
         name: str,
         label: str,
         options: Sequence[T] | Mapping[T, str],
-        default: T | D,
+        default: D,
         *,
         shown: Callable[[T], str] | None = None,
-        written: Callable[[T], str] = str,
-        widget: Widget = "buttons",
+        written: Callable[[Any], str] = str,
+        widget: WidgetName = "buttons",
+        parse: Callable[[str], T] | None = None,
     ) -> Setting[T | D]:
         """One of several values; the default again where it is no longer among the options.
 
         options: a mapping gives their labels. default: None for nothing chosen yet. shown: a value's label.
-        written: a value in the URL.
+        written: a value in the URL. parse: of values beyond the options, which only a URL can choose; such a
+        one is offered beside them.
         """
         known = {written(option): option for option in options}
-        parse = one_of(name, tuple(known))
+        check = one_of(name, tuple(known))
         labels = options.__getitem__ if isinstance(options, Mapping) else None
-        self.seed(name, lambda text: known[parse(text)], default, written)
-        key, more = self.key(name), dict[str, Any]()
-        if st.session_state[key] not in (*options, default):
-            st.session_state[key] = default
-            st.query_params[name] = written(default)  # type: ignore[arg-type]
+        value = self.seed(name, parse or (lambda text: known[check(text)]), default, written)
+        key, more, offered = self.key(name), dict[str, Any](), list(options)
+        if value not in (*options, default):
+            if parse:
+                offered.append(value)  # type: ignore[arg-type]
+            else:
+                st.session_state[key] = default
+                st.query_params[name] = written(default)
         if widget in ("buttons", "pills"):
             more["required"] = default is not None
-        draw: dict[Widget, Callable[..., object]] = {
+        draw: dict[WidgetName, Widget] = {
             "buttons": st.segmented_control,
             "pills": st.pills,
             "list": st.selectbox,
@@ -147,9 +156,9 @@ class Settings:
         }
 
         def drawn(label: str, **how: Any) -> None:
-            draw[widget](label, list(options), format_func=shown or labels or str, **more, **how)
+            draw[widget](label, offered, format_func=shown or labels or str, **more, **how)
 
-        return Setting(key, label, drawn)
+        return Setting(self, name, label, drawn)
 
     def several(
         self, name: str, label: str, options: Mapping[str, str], default: Sequence[str]
@@ -169,22 +178,22 @@ class Settings:
             )
 
         self.seed(name, parse, list(default), ",".join)
-        return Setting(self.key(name), label, drawn)
+        return Setting(self, name, label, drawn)
 
     def text(
         self, name: str, label: str, default: str, *, max_chars: int = MAX_VALUE, lines: int = 1
     ) -> Setting[str]:
         """Any text. lines: of the box; more than one make it an area."""
         self.seed(name, str, default)
-        box: Callable[..., object] = st.text_input if lines == 1 else st.text_area
+        box: Widget = st.text_input if lines == 1 else st.text_area
 
         def drawn(label: str, **how: Any) -> None:
             box(label, max_chars=max_chars, **({} if lines == 1 else {"height": 28 * lines + 24}), **how)
 
-        return Setting(self.key(name), label, drawn)
+        return Setting(self, name, label, drawn)
 
     def whole(
-        self, name: str, label: str, low: int, high: int, default: int | D, *, slider: bool = False
+        self, name: str, label: str, low: int, high: int, default: D, *, slider: bool = False
     ) -> Setting[int | D]:
         """A whole number in a range. default: None for none given. slider: instead of a box."""
         self.seed(name, whole(name, low, high), default)
@@ -196,17 +205,17 @@ class Settings:
                 empty = {"value": None} if default is None else {}
                 st.number_input(label, low, high, **{"step": 1, **empty, **how})
 
-        return Setting(self.key(name), label, drawn)
+        return Setting(self, name, label, drawn)
 
     def value(
-        self, name: str, parse: Callable[[str], T], default: T | D, written: Callable[[T], str] = str
+        self, name: str, parse: Callable[[str], T], default: D, written: Callable[[Any], str] = str
     ) -> Setting[T | D]:
         """A setting whose widget the page draws by itself. parse: as in ``seed``."""
         self.seed(name, parse, default, written)
-        return Setting(self.key(name), name)
+        return Setting(self, name)
 
     def seed(
-        self, name: str, parse: Callable[[str], T], default: T | D, write: Callable[[T], str] = str
+        self, name: str, parse: Callable[[str], T], default: D, write: Callable[[Any], str] = str
     ) -> T | D:
         """The setting's value now, put where the widget of its key finds it.
 
@@ -229,9 +238,9 @@ class Settings:
             if value is None:
                 st.query_params.pop(name, None)
             else:
-                st.query_params[name] = write(value)  # type: ignore[arg-type]
+                st.query_params[name] = write(value)
         if notice:
-            self.notices.append(notice)
+            self.notices[name] = notice
         state[f"{key}:given"] = st.query_params.get_all(name)
         state[f"{key}:kept"] = value
         return value
@@ -246,12 +255,12 @@ class Settings:
         name: str,
         given: list[str],
         parse: Callable[[str], T],
-        default: T | D,
-        write: Callable[[T], str],
+        default: D,
+        write: Callable[[Any], str],
     ) -> tuple[T | D, str | None]:
         if not given:
             return default, None
-        used = "none" if default is None else write(default)  # type: ignore[arg-type]
+        used = "none" if default is None else write(default)
         if len(given) > 1:
             quoted = " and ".join(repr(value[:MAX_VALUE]) for value in given[:4])
             return (
@@ -278,7 +287,7 @@ class Settings:
             if name not in self.names
         ]
         place = self._place or st.container()
-        for notice in [*unknown, *self.notices]:
+        for notice in [*unknown, *self.notices.values()]:
             place.markdown(f":orange[{plain(notice)}]")
 
 

@@ -35,12 +35,12 @@ NO_NUMBER = Cell(None, NOTHING)
 class Table:
     """A table as it is shown: a column with a number in it aligns right, a column of words left.
 
-    rows: a cell that is a string holds words, as Markdown. caption: below it. alt: what it is, for those who
+    rows: a cell is a ``Cell``, or words as Markdown. caption: below the table. alt: what it is, for those who
     cannot see it.
     """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell | str]]
+    rows: Sequence[Sequence[object]]
     caption: str = ""
     alt: str = ""
 
@@ -57,7 +57,7 @@ class Table:
 
 
 @lru_cache(maxsize=64)
-def _styler(columns: tuple[str, ...], rows: tuple[tuple[Cell | str, ...], ...]) -> "Styler":
+def _styler(columns: tuple[str, ...], rows: tuple[tuple[object, ...], ...]) -> "Styler":
     """Kept, because it takes 40 ms to make and changes only when a run ends."""
     import pandas as pd
 
@@ -206,11 +206,3 @@ def is_noise(row: Row) -> bool:
     if row.chapter is None or row.mean is None or row.sd is None:
         return False
     return abs(row.mean - row.chapter.middle) < 2 * row.sd
-
-
-def cells(
-    columns: Sequence[str], numbers: Sequence[Sequence[float | None]], shown: Sequence[Sequence[str]]
-) -> "Styler":
-    """A table from numbers in all columns but the first, and the Markdown of every cell."""
-    rows = [(texts[0], *map(Cell, figures, texts[1:])) for figures, texts in zip(numbers, shown, strict=True)]
-    return Table(columns, rows).styler
