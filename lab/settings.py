@@ -1,7 +1,8 @@
 """A page's settings, each declared once: name, label, options, default, place in the URL, widget."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar, overload
+from functools import partial
+from typing import Any, Generic, Literal, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -13,9 +14,11 @@ from lab.shell.watch import Watched
 from lab.words import count, plain
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 MAX_VALUE = 400  # characters of a setting in the URL
-Widget = Literal["buttons", "pills", "list", "slider"]
+Widget = Callable[..., object]
+WidgetName = Literal["buttons", "pills", "list", "slider"]
 
 
 def one_of(name: str, options: Sequence[str]) -> Callable[[str], str]:
@@ -63,14 +66,15 @@ def _sent() -> set[str | None]:
 
 
 class Setting(Generic[T]):
-    """One setting: its value now, and the widget that changes it.
+    """One setting: its value now, and the widget that changes it."""
 
-    widget: draws it, given its label and key; it takes what ``draw`` is given, a width for example.
-    """
-
-    def __init__(self, key: str, label: str, widget: Callable[..., object] | None = None) -> None:
-        self.key = key
+    def __init__(
+        self, settings: "Settings", name: str, label: str = "", widget: Widget | None = None
+    ) -> None:
+        """widget: draws it, given its label and key; it takes what ``draw`` is given, a width for example."""
+        self.key = settings.key(name)
         self.label = label
+        self._again = partial(settings.again, name)
         self._widget = widget
 
     @property
@@ -85,16 +89,17 @@ class Setting(Generic[T]):
         st.session_state[self.key] = value
 
     def draw(self, **how: Any) -> None:
-        """Put the widget where this is called. how: passed on to it."""
+        """Put the widget where this is called, a fragment too. how: passed on to it."""
         assert self._widget is not None, f"{self.key} has no widget"
+        self._again()  # a fragment runs without the page around it
         self._widget(how.pop("label", self.label), key=self.key, **how)
 
 
 class Settings:
     """A page's settings, each in the URL under its name and in the session for the way back.
 
-    A bad value in the URL becomes one line of ``notices`` and the default; it stays in the URL, and named,
-    until the reader chooses another. (``bind="query-params"`` drops a bad value without a word.)
+    A bad value in the URL becomes one of the ``notices``, by name, and the default; it stays in the URL,
+    and named, until the reader chooses another. (``bind="query-params"`` drops a bad value without a word.)
 
     watched: what the page is drawn of and may change by itself; ``frame.footer`` looks after it.
     """
@@ -103,7 +108,7 @@ class Settings:
         """names: of settings that are not declared, though the page has them."""
         self.page = page
         self.names = list(names)
-        self.notices: dict[str, str] = {}  # by setting: a fragment seeds its own once more
+        self.notices: dict[str, str] = {}
         self.watched: list[Watched] = []
         self._place: Any = None
         self._seeds: dict[str, tuple[Any, Any, Any]] = {}
@@ -112,59 +117,38 @@ class Settings:
         """The key of a widget of this page."""
         return f"{self.page}.{name}"
 
-    @overload
     def choice(
         self,
         name: str,
         label: str,
         options: Sequence[T] | Mapping[T, str],
-        default: None,
+        default: D,
         *,
         shown: Callable[[T], str] | None = None,
-        written: Callable[[T], str] = str,
-        widget: Widget = "buttons",
-    ) -> Setting[T | None]: ...
-
-    @overload
-    def choice(
-        self,
-        name: str,
-        label: str,
-        options: Sequence[T] | Mapping[T, str],
-        default: T,
-        *,
-        shown: Callable[[T], str] | None = None,
-        written: Callable[[T], str] = str,
-        widget: Widget = "buttons",
-    ) -> Setting[T]: ...
-
-    def choice(
-        self,
-        name: str,
-        label: str,
-        options: Sequence[T] | Mapping[T, str],
-        default: T | None,
-        *,
-        shown: Callable[[T], str] | None = None,
-        written: Callable[[T], str] = str,
-        widget: Widget = "buttons",
-    ) -> Any:
+        written: Callable[[Any], str] = str,
+        widget: WidgetName = "buttons",
+        parse: Callable[[str], T] | None = None,
+    ) -> Setting[T | D]:
         """One of several values; the default again where it is no longer among the options.
 
         options: a mapping gives their labels. default: None for nothing chosen yet. shown: a value's label.
-        written: a value in the URL.
+        written: a value in the URL. parse: of values beyond the options, which only a URL can choose; such a
+        one is offered beside them.
         """
         known = {written(option): option for option in options}
-        parse = one_of(name, tuple(known))
+        check = one_of(name, tuple(known))
         labels = options.__getitem__ if isinstance(options, Mapping) else None
-        self.seed(name, lambda text: known[parse(text)], default, written)
-        key, more = self.key(name), dict[str, Any]()
-        if st.session_state[key] not in (*options, default):
-            st.session_state[key] = default
-            st.query_params[name] = written(default)  # type: ignore[arg-type]
+        value = self.seed(name, parse or (lambda text: known[check(text)]), default, written)
+        key, more, offered = self.key(name), dict[str, Any](), list(options)
+        if value not in (*options, default):
+            if parse:
+                offered.append(value)  # type: ignore[arg-type]
+            else:
+                st.session_state[key] = default
+                st.query_params[name] = written(default)
         if widget in ("buttons", "pills"):
             more["required"] = default is not None
-        draw: dict[Widget, Callable[..., object]] = {
+        draw: dict[WidgetName, Widget] = {
             "buttons": st.segmented_control,
             "pills": st.pills,
             "list": st.selectbox,
@@ -172,9 +156,9 @@ class Settings:
         }
 
         def drawn(label: str, **how: Any) -> None:
-            draw[widget](label, list(options), format_func=shown or labels or str, **more, **how)
+            draw[widget](label, offered, format_func=shown or labels or str, **more, **how)
 
-        return Setting(key, label, drawn)
+        return Setting(self, name, label, drawn)
 
     def several(
         self, name: str, label: str, options: Mapping[str, str], default: Sequence[str]
@@ -194,33 +178,23 @@ class Settings:
             )
 
         self.seed(name, parse, list(default), ",".join)
-        return Setting(self.key(name), label, drawn)
+        return Setting(self, name, label, drawn)
 
     def text(
         self, name: str, label: str, default: str, *, max_chars: int = MAX_VALUE, lines: int = 1
     ) -> Setting[str]:
         """Any text. lines: of the box; more than one make it an area."""
         self.seed(name, str, default)
-        box: Callable[..., object] = st.text_input if lines == 1 else st.text_area
+        box: Widget = st.text_input if lines == 1 else st.text_area
 
         def drawn(label: str, **how: Any) -> None:
             box(label, max_chars=max_chars, **({} if lines == 1 else {"height": 28 * lines + 24}), **how)
 
-        return Setting(self.key(name), label, drawn)
-
-    @overload
-    def whole(
-        self, name: str, label: str, low: int, high: int, default: int, *, slider: bool = False
-    ) -> Setting[int]: ...
-
-    @overload
-    def whole(
-        self, name: str, label: str, low: int, high: int, default: None, *, slider: bool = False
-    ) -> Setting[int | None]: ...
+        return Setting(self, name, label, drawn)
 
     def whole(
-        self, name: str, label: str, low: int, high: int, default: int | None, *, slider: bool = False
-    ) -> Any:
+        self, name: str, label: str, low: int, high: int, default: D, *, slider: bool = False
+    ) -> Setting[int | D]:
         """A whole number in a range. default: None for none given. slider: instead of a box."""
         self.seed(name, whole(name, low, high), default)
 
@@ -231,36 +205,18 @@ class Settings:
                 empty = {"value": None} if default is None else {}
                 st.number_input(label, low, high, **{"step": 1, **empty, **how})
 
-        return Setting(self.key(name), label, drawn)
-
-    @overload
-    def value(self, name: str, parse: Callable[[str], T], default: None) -> Setting[T | None]: ...
-
-    @overload
-    def value(
-        self, name: str, parse: Callable[[str], T], default: T, written: Callable[[T], str] = str
-    ) -> Setting[T]: ...
+        return Setting(self, name, label, drawn)
 
     def value(
-        self, name: str, parse: Callable[[str], T], default: T | None, written: Callable[[T], str] = str
-    ) -> Any:
+        self, name: str, parse: Callable[[str], T], default: D, written: Callable[[Any], str] = str
+    ) -> Setting[T | D]:
         """A setting whose widget the page draws by itself. parse: as in ``seed``."""
         self.seed(name, parse, default, written)
-        return Setting(self.key(name), name)
-
-    @overload
-    def seed(
-        self, name: str, parse: Callable[[str], T], default: None, write: Callable[[T], str] = str
-    ) -> T | None: ...
-
-    @overload
-    def seed(
-        self, name: str, parse: Callable[[str], T], default: T, write: Callable[[T], str] = str
-    ) -> T: ...
+        return Setting(self, name)
 
     def seed(
-        self, name: str, parse: Callable[[str], T], default: T | None, write: Callable[[T], str] = str
-    ) -> Any:
+        self, name: str, parse: Callable[[str], T], default: D, write: Callable[[Any], str] = str
+    ) -> T | D:
         """The setting's value now, put where the widget of its key finds it.
 
         parse: from the URL's text; raises InvalidInput with what is allowed. write: its inverse.
@@ -276,14 +232,13 @@ class Settings:
             returning = not given and key not in state
             state[key] = state.get(f"{key}:kept", default) if returning else from_url
         hold(key, default)
-        value: T | None = state[key]
+        value: T | D = state[key]
         if value != from_url:
             notice = None
             if value is None:
                 st.query_params.pop(name, None)
             else:
                 st.query_params[name] = write(value)
-        self.notices.pop(name, None)
         if notice:
             self.notices[name] = notice
         state[f"{key}:given"] = st.query_params.get_all(name)
@@ -300,9 +255,9 @@ class Settings:
         name: str,
         given: list[str],
         parse: Callable[[str], T],
-        default: T | None,
+        default: D,
         write: Callable[[Any], str],
-    ) -> tuple[T | None, str | None]:
+    ) -> tuple[T | D, str | None]:
         if not given:
             return default, None
         used = "none" if default is None else write(default)

@@ -57,7 +57,6 @@ def order() -> None:
         "trained average gives both the same summary, and so the same guess at the next token.",
         width=frame.MEASURE,
     )
-    settings.again("first", "second")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         first.draw(width=400)
         second.draw(width=400)

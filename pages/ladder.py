@@ -141,7 +141,6 @@ def build(ladder: Sweep) -> None:
 
 def samples() -> None:
     """What every rung writes after the same words."""
-    settings.again("prompt", "temperature")
     with probes.section(
         "What does each rung write?",
         "The same beginning for all, and the same random numbers. Perplexity is a figure; this is what it "

@@ -138,7 +138,6 @@ def mask_value() -> None:
         "number does as long as no score comes near it and the type can hold it.",
         width=frame.MEASURE,
     )
-    settings.again("type", "size")
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-values"):
         number_type.draw(width="content")
         score_size.draw(width=360)
@@ -219,7 +218,6 @@ def cheat() -> None:
     st.markdown(
         "Writing, no model has the answer before it: the next token does not exist yet.", width=frame.MEASURE
     )
-    settings.again("prompt")
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-write"):
         prompt.draw(width=400)
         asked = probes.pressed("Write", settings.key("write"), prompt.value, 2 * LEAK_SAMPLE.seconds)

@@ -67,7 +67,6 @@ def budget_line(request: Request) -> None:
 
 def before(request: Request) -> None:
     """The gradients of two untrained models."""
-    settings.again("of")
     with probes.section(
         "Before the first step",
         "The usual explanation looks at the very beginning: put a norm on the stream, and the gradient that "

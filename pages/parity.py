@@ -13,8 +13,8 @@ from lab import bench, probes
 from lab.charts import drawing
 from lab.sections.parity import parts
 from lab.sections.parity.chart import Comparison, figure
-from lab.sections.parity.parts import BETS, LARGEST, MASKS, SCALES, STARTER, TESTS, TITLES
-from lab.settings import Settings, hold, one_of
+from lab.sections.parity.parts import BETS, MASKS, SCALES, STARTER, TESTS, TITLES
+from lab.settings import Settings, hold
 from lab.shell import export, frame
 from lab.shell.chapter import section
 from lab.words import NBSP, plain
@@ -22,7 +22,6 @@ from lab.words import NBSP, plain
 SECTION = section("parity.py")
 SEEDS = ("0", "0,1,2", "0,1,2,3,4")
 MAX_SEEDS = 20
-TABLE_WIDTH, NOTICE_WIDTH = 752, 336  # px
 
 
 def seeds_of(text: str) -> str:
@@ -38,51 +37,12 @@ def seeds_label(seeds: str) -> str:
     return str(len(seeds.split(","))) if seeds in SEEDS else f"seeds {seeds.replace(',', ', ')}"
 
 
-def guesses() -> None:
-    """The two predictions."""
-    with st.container(horizontal=True):
-        for name, question, options in (
-            ("largest", "Before you compare: how large is the largest difference in float32?", LARGEST),
-            (
-                "coarsest",
-                "And which precision differs most, for the size of its numbers?",
-                PRECISIONS,
-            ),
-        ):
-            with st.container(width=bench.HALF):
-                st.pills(
-                    question,
-                    list(options),
-                    format_func=lambda name: LARGEST.get(name, name),
-                    key=settings.key(name),
-                )
-
-
 def instrument_row() -> tuple[list[int], list[int] | None]:
     """Which comparisons are shown, and the button that makes them. Returns the seeds now and as pressed."""
-    settings.again("precision", "mask", "scale", "seeds")
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):
-        for label, name, options in (
-            ("Precision", "precision", dict(zip(PRECISIONS, PRECISIONS, strict=True))),
-            ("Mask", "mask", MASKS),
-            ("Scores divided by", "scale", SCALES),
-        ):
-            st.segmented_control(
-                label,
-                list(options),
-                format_func=options.__getitem__,
-                key=settings.key(name),
-                required=True,
-            )
-        chosen = st.session_state[settings.key("seeds")]
-        st.segmented_control(
-            "Seeds",
-            list(dict.fromkeys([*SEEDS, chosen])),
-            format_func=seeds_label,
-            key=settings.key("seeds"),
-            required=True,
-        )
-        now = [int(seed) for seed in chosen.split(",")]
+        for setting in (precision, mask, scale, seeds):
+            setting.draw()
+        now = [int(seed) for seed in seeds.value.split(",")]
         seconds = PARITY_PROBE.seconds * len(now)
         return now, probes.pressed("Compare", settings.key("compare"), now, seconds, primary=True)
 
@@ -91,7 +51,7 @@ def comparing() -> None:
     """Ours against theirs: figure, table, what to notice."""
     now, asked = instrument_row()
     probes.outdated(asked, now)
-    chosen = {name: st.session_state[settings.key(name)] for name in ("mask", "scale")}
+    chosen = {"mask": mask.value, "scale": scale.value}
     said = st.empty()
     comparison = Comparison()
     title = st.container(horizontal=True, vertical_alignment="center", key="figure-title")
@@ -115,15 +75,13 @@ def comparing() -> None:
     with picture:
         drawing.draw(figure(comparison, **chosen), key="parity.chart")
     with st.container(horizontal=True, gap="medium", key="comparison"):
-        with st.container(width=TABLE_WIDTH):
-            precision = st.session_state[settings.key("precision")]
-            parts.beside_the_chapter(comparison, precision)
+        with st.container(width=bench.TABLE_WIDTH):
+            parts.beside_the_chapter(comparison, precision.value)
             if comparison.rows:
-                parts.comparison_table(comparison, precision, **chosen)
-        with st.container(width=NOTICE_WIDTH):
+                parts.comparison_table(comparison, precision.value, **chosen)
+        with st.container(width=bench.NOTICE_WIDTH):
             st.subheader("What to notice", anchor=False)
-            guessed = [st.session_state[settings.key(name)] for name in ("largest", "coarsest")]
-            st.markdown(parts.notice(comparison, *guessed))
+            st.markdown(parts.notice(comparison, *(guess.value for guess in guesses.values())))
 
 
 def bets() -> None:
@@ -134,18 +92,9 @@ def bets() -> None:
         "Below are five attentions that run and are wrong: bet on one test for each.",
         width=frame.MEASURE,
     )
-    settings.again(*zoo.WRONG, "wrong")
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        for name in zoo.WRONG:
-            st.selectbox(
-                TITLES[name],
-                BETS,
-                format_func=TESTS.__getitem__,
-                key=settings.key(name),
-                placeholder="Your bet",
-                index=None,
-                width=208,
-            )
+        for bet in own_bets.values():
+            bet.draw(placeholder="Your bet", index=None, width=208)
     with st.expander("What each test asks"):
         st.markdown(parts.tests_explained())
     if probes.pressed("Run the tests", settings.key("zoo"), True, ZOO.seconds):  # the bets come first
@@ -153,17 +102,11 @@ def bets() -> None:
         if findings is None:
             return
         said = st.empty()
-        placed = {name: st.session_state[settings.key(name)] for name in zoo.WRONG}
+        placed = {name: bet.value for name, bet in own_bets.items()}
         said.markdown(parts.bets_answered(findings, placed))
         parts.matrix(findings, placed)
-        st.selectbox(
-            "Look closer at",
-            list(TITLES),
-            format_func=TITLES.__getitem__,
-            key=settings.key("wrong"),
-            width=320,
-        )
-        parts.exhibit(findings, st.session_state[settings.key("wrong")])
+        closer.draw(width=320)
+        parts.exhibit(findings, closer.value)
 
 
 def own_code() -> None:
@@ -206,31 +149,29 @@ def own_code() -> None:
                     parts.verdict(found)
 
 
-settings = Settings(
-    "parity", ("largest", "coarsest", "precision", "mask", "scale", "seeds", *zoo.WRONG, "wrong")
-)
-settings.seed("largest", one_of("largest", tuple(LARGEST)), None)
-settings.seed("coarsest", one_of("coarsest", PRECISIONS), None)
-settings.seed("precision", one_of("precision", PRECISIONS), "float32")
-settings.seed("mask", one_of("mask", tuple(MASKS)), "causal")
-settings.seed("scale", one_of("scale", tuple(SCALES)), "sqrt")
-settings.seed("seeds", seeds_of, "0")
-for wrong in zoo.WRONG:
-    settings.seed(wrong, one_of(wrong, BETS), None)
-settings.seed("wrong", one_of("wrong", tuple(TITLES)), "late-mask")
+settings = Settings("parity")
+precision = settings.choice("precision", "Precision", PRECISIONS, "float32")
+mask = settings.choice("mask", "Mask", MASKS, "causal")
+scale = settings.choice("scale", "Scores divided by", SCALES, "sqrt")
+seeds = settings.choice("seeds", "Seeds", SEEDS, "0", shown=seeds_label, parse=seeds_of)
+own_bets = {
+    name: settings.choice(name, TITLES[name], {test: TESTS[test] for test in BETS}, None, widget="list")
+    for name in zoo.WRONG
+}
+closer = settings.choice("wrong", "Look closer at", TITLES, "late-mask", widget="list")
 
 frame.header(
     SECTION,
     SECTION.question,
     "The same weights go into our attention and into PyTorch’s. Compare outputs and gradients; then see "
     "which tests would have caught a mistake, and bring your own attention.",
+    settings,
 )
-settings.show_notices()
-guesses()
+guesses = bench.ask(parts.QUESTIONS, settings)
 probes.beside(comparing)
 with st.expander("The code of our attention"):
     for source in ("mixers.QueriesAndKeys", "mixers.CausalSelfAttention"):
         st.code(frame.class_source(source), language="python")
 probes.beside(bets)
 own_code()
-frame.footer(SECTION)
+frame.footer(SECTION, settings)

@@ -77,7 +77,7 @@ def inside() -> None:
         "step of training.",
         width=frame.MEASURE,
     )
-    settings.again("sentence", "stages", "row")
+    settings.again("row")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         sentence.draw(width=bench.HALF, on_change=_last_row)
     sides = _sides(sentence.value)

@@ -65,7 +65,6 @@ def rescue(sweep: Sweep) -> None:
 
 def random_vectors() -> None:
     """Variance, saturation and Jacobian of vectors that nobody trained."""
-    settings.again("pairs", "widest")
     st.header("Before any training: random vectors", anchor=False)
     st.markdown(
         "Draw queries and keys from a standard normal distribution. How wide are their products, and what "

@@ -2,11 +2,10 @@
 
 import streamlit as st
 
-from engine.memory_wall.setting import CARDS_GB, MAX_TOKENS
 from lab import bench
 from lab.charts import drawing
 from lab.sections.wall import card, controls, cost, find, parts, results, rows
-from lab.settings import Settings, one_of, whole
+from lab.settings import Settings
 from lab.shell import frame
 from lab.shell.chapter import section
 from lab.shell.watch import IDLE_SECONDS, redraw_on_change
@@ -14,9 +13,8 @@ from lab.shell.watch import IDLE_SECONDS, redraw_on_change
 SECTION = section("wall.py")
 
 settings = Settings("wall")
-settings.seed("card", parts.listed_card, CARDS_GB[0])
-settings.seed("mine", whole("mine", 1, MAX_TOKENS), None)
-settings.seed("small", one_of("small", find.SMALL_GB), find.SMALL_GB[0])
+chosen = parts.Controls(settings)
+small = settings.choice("small", "Try it for real on, GB", find.SMALL_GB, find.SMALL_GB[0])
 shape = settings.choice("model", "GPT-2", cost.LABELS, "small")
 
 frame.header(
@@ -26,13 +24,13 @@ frame.header(
     "each in a process of its own, until it runs out of memory; then without ever storing the matrix.",
     settings,
 )
-choice = parts.choose(settings)
+choice = chosen.choice
 found = rows.look(choice.plan)
-controls.guesses(settings)
-controls.layer(settings)
-controls.instrument_row(settings, choice, found)
-results.figures(settings, choice, found)
-results.compared(settings, choice, found)
+first, time = bench.ask(parts.QUESTIONS, settings).values()
+controls.layer(chosen)
+controls.instrument_row(settings, chosen, found)
+results.figures(chosen, found)
+results.compared(chosen, found, first.value, time.value)
 results.code()
 
 st.header("Find my wall", anchor=False)
@@ -41,9 +39,9 @@ st.markdown(
     "and halves its way to the last length that fits. Nothing is allocated. Guess first.",
     width=frame.MEASURE,
 )
-predicted = card.asked(settings, choice)
+predicted = card.asked(settings, chosen)
 card.drawn(predicted)
-pair = card.for_real(settings, choice, predicted) if predicted else None
+pair = card.for_real(settings, chosen, small, predicted) if predicted else None
 around = rows.look(pair)
 
 st.header("What it costs in a whole model", anchor=False)

@@ -436,8 +436,9 @@ class _Cell:
         self.display = display
 
 
-def _cells_of(styler, column):
-    """What a Styler shows in one column."""
+def _cells_of(table, column):
+    """What a table shows in one column."""
+    styler = table.styler
     place = list(styler.data.columns).index(column)
     styler._compute()
     return [

@@ -173,7 +173,8 @@ def sample(weights: Path, corpus_id: str, prompt: str, seed: int) -> Sample:
     with for_the_reader():
         text = corpus.load(corpus_id)
         ids = text.encode(prompt) if prompt.strip() else []
-    if not 1 <= len(ids) <= (limit := model.config.max_positions):
+    limit = model.config.max_positions
+    if not 1 <= len(ids) <= limit:
         raise InvalidInput(f"The prompt has {len(ids)} tokens; allowed: 1 to {limit}.")
     written = continued(model, text, ids, tokens=SAMPLE_TOKENS, seed=seed)
     held_out = torch.from_numpy(text.held_out_ids.astype("int64"))

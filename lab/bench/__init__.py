@@ -2,7 +2,7 @@
 
 from lab.bench.figures import Figure, perplexity, small_multiples
 from lab.bench.layout import BUTTON, HALF, NOTICE_WIDTH, TABLE_WIDTH, beside, figure_title, status_line
-from lab.bench.questions import Question, best_and_worst
+from lab.bench.questions import Question, ask, best_and_worst
 from lab.bench.remarks import remarks
 from lab.bench.request import Request, Setup
 from lab.bench.sweep import Gap, Row, Sweep, difference, requested
@@ -23,6 +23,7 @@ __all__ = [
     "Setup",
     "Sweep",
     "Table",
+    "ask",
     "beside",
     "best_and_worst",
     "difference",

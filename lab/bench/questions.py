@@ -29,22 +29,22 @@ class Question:
     options: Mapping[str, str]
     answer: Callable[[Sweep], str] = lambda now: ""
 
-    def declared(self, settings: Settings) -> Setting[str | None]:
-        """Its setting."""
-        return settings.choice(self.name, self.text, self.options, None, widget="pills")
-
     def answered(self, now: Sweep, guess: str | None) -> str:
         """What was guessed, and what is so."""
         found = self.answer(now)
         return f"You guessed *{self.options[guess]}*. {found}" if found and guess else found
 
 
-def ask(guesses: Sequence[Setting[str | None]]) -> None:
-    """The questions, side by side."""
+def ask(questions: Sequence[Question], settings: Settings) -> dict[str, Setting[str | None]]:
+    """The questions, side by side. Returns the guesses by their names."""
+    guesses = {}
     with st.container(horizontal=True):
-        for guess in guesses:
+        for one in questions:
+            guess = settings.choice(one.name, one.text, one.options, None, widget="pills")
             with st.container(width=HALF):
                 guess.draw()
+            guesses[one.name] = guess
+    return guesses
 
 
 def best_and_worst(experiment: Experiment) -> tuple[Question, Question]:

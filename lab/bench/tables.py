@@ -35,8 +35,8 @@ NO_NUMBER = Cell(None, NOTHING)
 class Table:
     """A table as it is shown: a column with a number in it aligns right, a column of words left.
 
-    rows: of ``Cell``; anything else in a row is words, as Markdown. caption: below it. alt: what it is, for
-    those who cannot see it.
+    rows: a cell is a ``Cell``, or words as Markdown. caption: below the table. alt: what it is, for those who
+    cannot see it.
     """
 
     columns: Sequence[str]
@@ -72,7 +72,7 @@ def _styler(columns: tuple[str, ...], rows: tuple[tuple[object, ...], ...]) -> "
     table = frame.style
     for line, row in enumerate(rows):
         for name, cell in zip(columns, row, strict=True):
-            text = cell.text if isinstance(cell, Cell) else str(cell)
+            text = cell.text if isinstance(cell, Cell) else cell
             table = table.format(lambda _, text=text: text, subset=([line], [name]))
     return table
 
@@ -206,11 +206,3 @@ def is_noise(row: Row) -> bool:
     if row.chapter is None or row.mean is None or row.sd is None:
         return False
     return abs(row.mean - row.chapter.middle) < 2 * row.sd
-
-
-def cells(
-    columns: Sequence[str], numbers: Sequence[Sequence[float | None]], shown: Sequence[Sequence[str]]
-) -> "Styler":
-    """A table from numbers in all columns but the first, and the Markdown of every cell."""
-    rows = [(texts[0], *map(Cell, figures, texts[1:])) for figures, texts in zip(numbers, shown, strict=True)]
-    return Table(columns, rows).styler

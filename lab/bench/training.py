@@ -50,8 +50,7 @@ def train(
     below: draws more of the same sweep, below its tables.
     """
     setup = setup or Setup(experiment, settings)
-    guesses = {question.name: question.declared(settings) for question in questions}
-    ask(list(guesses.values()))
+    guesses = ask(questions, settings)
     trained, refused = requested(setup.request, experiment, *also)
     sweep = trained.joined(extra(setup.request)) if trained.wanted else trained
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments"):

@@ -41,7 +41,7 @@ def results(found: Ablation, own: Without | None) -> Table:
     """What is left of the second half, with zeros and with means in place of what is taken away."""
     whole = Cell(found.accuracy, f"**{percent(found.accuracy)}**")
     empty = Cell(None, "")
-    rows: list[tuple[object, ...]] = [("nothing taken away", whole, whole, empty, empty)]
+    rows: list[tuple[str | Cell, ...]] = [("nothing taken away", whole, whole, empty, empty)]
     for label, _, taken in _lines(found, own):
         scores = [empty, empty]
         if len(taken.heads) == 1:

@@ -31,13 +31,11 @@ class Parts:
 
     def __init__(self, settings: Settings) -> None:
         block = BLOCK.config
-        self.mixer = settings.choice("mixer", "Mixer", MIXERS, str(block.mixer), widget="list")
+        self.mixer = settings.choice("mixer", "Mixer", MIXERS, block.mixer, widget="list")
         self.connection = settings.choice(
-            "connection", "Connection", CONNECTIONS, str(block.connection), widget="list"
+            "connection", "Connection", CONNECTIONS, block.connection, widget="list"
         )
-        self.positions = settings.choice(
-            "positions", "Positions", POSITIONS, str(block.positions), widget="list"
-        )
+        self.positions = settings.choice("positions", "Positions", POSITIONS, block.positions, widget="list")
         self.heads = settings.whole("heads", "Heads", 1, MOST_HEADS, block.n_head)
         self.layers = settings.whole("layers", "Blocks", 0, MOST_LAYERS, block.n_layer)
         self.projection = settings.choice("projection", "W_O", PROJECTIONS, "yes")

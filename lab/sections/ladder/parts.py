@@ -240,7 +240,7 @@ def times(count: float | None) -> str:
 
 def dropout_table(sweeps: Sequence[tuple[str, Sweep]], corpus_id: str) -> Table:
     """With dropout and without, a line a budget: after one pass over the text, and after many."""
-    rows: list[tuple[object, ...]] = []
+    rows = list[tuple[str | Cell, ...]]()
     for budget_name, now in sweeps:
         budget = LADDER.budget(budget_name)
         without, with_ = (now.row(name, PERPLEXITY) for name in DROPOUT)

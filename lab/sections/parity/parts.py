@@ -11,7 +11,7 @@ from engine.chapter.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PARITY,
 from engine.probes import zoo
 from engine.probes.zoo import Finding
 from engine.sandbox.judge import Verdict
-from lab.bench import Cell, Table, tables, untrained
+from lab.bench import Cell, Question, Table, tables, untrained
 from lab.bench.tables import number
 from lab.probes import tiny
 from lab.sections.parity.chart import Comparison, power
@@ -21,6 +21,14 @@ SCALES = {"sqrt": "√d", "none": "nothing", "width": "d"}
 MASKS = {"causal": "causal", "none": "none"}
 MODULE, FUNCTION = THEIRS["module"], THEIRS["function"]
 LARGEST = {"zero": "exactly 0", "1e-7": "about 10⁻⁷", "1e-5": "about 10⁻⁵", "1e-3": "about 10⁻³"}
+QUESTIONS = (
+    Question("largest", "Before you compare: how large is the largest difference in float32?", LARGEST),
+    Question(
+        "coarsest",
+        "And which precision differs most, for the size of its numbers?",
+        {name: name for name in PRECISIONS},
+    ),
+)
 
 TITLES = {
     "right": "Ours, right",

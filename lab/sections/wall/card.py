@@ -3,46 +3,39 @@
 import streamlit as st
 
 from engine.memory_wall.plan import Plan
-from engine.memory_wall.predictions import Longest
-from engine.memory_wall.setting import CARDS_GB, MAX_TOKENS
-from engine.probes.registry import MEMORY_WALL
+from engine.system.errors import LabError
 from lab import bench, probes
 from lab.charts import drawing
 from lab.sections.wall import controls, find, parts, rows
-from lab.sections.wall.parts import Choice
-from lab.settings import Settings
+from lab.sections.wall.parts import Controls
+from lab.settings import Setting, Settings
 from lab.shell import frame
 from lab.words import plain
 
+PREDICTING_S = 10
 
-def asked(settings: Settings, choice: Choice) -> find.Found | None:
+
+def asked(settings: Settings, chosen: Controls) -> find.Found | None:
     """Card, guess and button; then what is predicted, once it was asked for."""
+    choice = chosen.choice
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-find"):
-        st.segmented_control(
-            "Card", list(CARDS_GB), format_func=lambda gb: f"{gb} GB", key=settings.key("card"), required=True
-        )
-        st.number_input(
-            "Longest for explicit, tokens",
-            min_value=1,
-            max_value=MAX_TOKENS,
-            step=1,
-            key=settings.key("mine"),
-            placeholder="Your guess",
-            width=240,
-        )
-        layer = probes.pressed("Predict", settings.key("find"), choice.layer, MEMORY_WALL.seconds)
+        chosen.card.draw()
+        chosen.mine.draw(placeholder="Your guess", width=240)
+        layer = probes.pressed("Predict", settings.key("find"), choice.layer, PREDICTING_S)
         status_slot = bench.status_line()
     probes.outdated(layer, choice.layer)
     if layer is None:
         return None
-    found = list[Longest]()
-    for arguments in find.ASKED:
-        answer = probes.attempt(status_slot, MEMORY_WALL, "Predicting …", setting=layer, **arguments)
-        if answer is None:
-            return None
-        found += answer.longest
+    status_slot.markdown(
+        ":small[:primary[Predicting in a process of its own; it takes a while the first time]]"
+    )
+    try:
+        found = find.longest(layer)
+    except LabError as error:
+        status_slot.markdown(f":small[:red[{plain(str(error))}]]")
+        return None
     status_slot.markdown(f":small[:green[Predicted for {plain(parts.layer_words(layer))}]]")
-    return find.longest(found)
+    return found
 
 
 def drawn(found: find.Found | None) -> None:
@@ -59,20 +52,18 @@ def drawn(found: find.Found | None) -> None:
         with st.container(width=bench.HALF, gap=None):
             drawing.draw(find.chart(found), key="wall.find")
         with st.container(width=bench.HALF):
-            st.table(find.cards_table(found), border="horizontal", hide_index=True)
-            st.caption("8.125 MB are set aside for cuBLAS, as on the chapter’s card. At most 100,000,000.")
+            find.cards_table(found).draw()
 
 
-def for_real(settings: Settings, choice: Choice, found: find.Found) -> Plan | None:
+def for_real(settings: Settings, chosen: Controls, small: Setting[str], found: find.Found) -> Plan | None:
     """The reader's guess answered; then the last n that fits a small card, and the next one, measured."""
-    card, mine = (st.session_state[settings.key(name)] for name in ("card", "mine"))
-    st.markdown(find.answer(found, card, mine, choice.layer), width=frame.MEASURE)
+    choice = chosen.choice
+    answer = find.answer(found, chosen.card.value, chosen.mine.value, choice.layer)
+    st.markdown(answer, width=frame.MEASURE)
     device = choice.plan.device if choice.plan else "cpu"
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-pair"):
-        st.segmented_control(
-            "Try it for real on, GB", list(find.SMALL_GB), key=settings.key("small"), required=True
-        )
-        pair = find.pair(found, st.session_state[settings.key("small")], choice.layer, device)
+        small.draw()
+        pair = find.pair(found, small.value, choice.layer, device)
         measured = rows.look(pair)
         controls.button(settings, pair, measured, "Measure both", "pair")
         if pair is None:

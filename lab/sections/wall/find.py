@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from engine.memory_wall.plan import Plan
 from engine.memory_wall.predictions import Longest
 from engine.memory_wall.setting import CARDS_GB, GB, MB, Setting
-from lab.bench import tables
+from lab.bench import Table
+from lab.bench.tables import number
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Frame, Line
@@ -18,7 +19,7 @@ from lab.shell.styles import style
 from lab.words import NBSP, plain, quantity, signed
 
 if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
+    pass
 
 WAYS = ("explicit", "fused", "chunked")
 SMALL_GB = ("0.1", "0.5", "1")  # cards that any machine can pretend to have
@@ -36,14 +37,18 @@ def longest(rows: Iterable[Longest]) -> Found:
     return {(row.card_gb, row.implementation): row.n for row in rows}
 
 
-def cards_table(found: Found | None) -> "Styler":
+def cards_table(found: Found | None) -> Table:
     """The longest n, a line a card."""
-    numbers, shown = [], []
-    for card in CARDS_GB:
-        values = [found[float(card), way] if found else None for way in WAYS]
-        numbers.append(values)
-        shown.append((f"{card}{NBSP}GB", *(":gray[–]" if v is None else f"{v:,}" for v in values)))
-    return tables.cells(("card", *WAYS), numbers, shown)
+    rows = [
+        (f"{card}{NBSP}GB", *(number(found[float(card), way] if found else None, _whole) for way in WAYS))
+        for card in CARDS_GB
+    ]
+    caption = "8.125 MB are set aside for cuBLAS, as on the chapter’s card. At most 100,000,000."
+    return Table(("card", *WAYS), rows, caption)
+
+
+def _whole(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
 
 
 def chart(found: Found | None) -> Spec:

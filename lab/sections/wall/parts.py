@@ -12,6 +12,7 @@ from engine.memory_wall.setting import (
     FIRST_TOKENS,
     GB,
     IMPLEMENTATIONS,
+    MAX_TOKENS,
     MB,
     WORKSPACE_BYTES,
     Setting,
@@ -19,6 +20,7 @@ from engine.memory_wall.setting import (
 )
 from engine.system import device, paths
 from engine.system.errors import InvalidInput, Unavailable
+from lab.bench import Question
 from lab.sections.wall.rows import Measurement
 from lab.settings import Settings, one_of, whole
 from lab.words import quantity
@@ -36,9 +38,10 @@ FIRST_GUESSES = {
     "later": "a longer one",
 }
 TIME_GUESSES = {"2": "twice as much", "4": "four times", "8": "eight times"}
-NAMES = (
-    "first", "time", "budget", "heads", "width", "dtype", "mask", "pass", "ways", "to", "of"
-)  # fmt: skip
+QUESTIONS = (
+    Question("first", "Before you measure: which row is the first that 8 GB cannot hold?", FIRST_GUESSES),
+    Question("time", "And when a long text doubles, how much time does it take?", TIME_GUESSES),
+)
 NOTHING = ":gray[–]"
 
 
@@ -59,38 +62,49 @@ class Choice:
         return self.layer == Setting()
 
 
-def choose(settings: Settings) -> Choice:
-    """The settings' values, from the URL or the widgets."""
-    settings.seed("first", one_of("first", tuple(FIRST_GUESSES)), None)
-    settings.seed("time", one_of("time", tuple(TIME_GUESSES)), None)
-    budget = settings.seed("budget", parse_budget, "8")
-    heads = settings.seed("heads", whole("heads", 1, 1024), 8)
-    width = settings.seed("width", whole("width", 1, 16_384), 512)
-    dtype = settings.seed("dtype", one_of("dtype", DTYPES), "float32")
-    mask = settings.seed("mask", one_of("mask", tuple(MASKS)), "causal")
-    way = settings.seed("pass", one_of("pass", tuple(PASSES)), "forward")
-    ways = settings.seed("ways", parse_ways, list(IMPLEMENTATIONS), ",".join)
-    to = settings.seed("to", whole("to", FIRST_TOKENS, LONGEST), 4096)
-    settings.seed("of", one_of("of", IMPLEMENTATIONS), "explicit")
-    layer = Setting()
-    try:
-        layer = Setting(
-            d_model=width, n_head=heads, dtype=dtype, causal=mask == "causal", backward=way == "backward"
-        )
-        if not ways:
-            raise InvalidInput("No implementation is chosen; allowed: one or more.")
-        plan = Plan(
-            tokens=doubling(to),
-            implementations=tuple(name for name in IMPLEMENTATIONS if name in ways),
-            setting=layer,
-            budget_bytes=None if budget == "none" else int(budget) * GB,
-            device=device.describe().kind,
-        )
-    except InvalidInput as error:
-        return Choice(layer, None, _sentence(str(error)))
-    except Unavailable as error:
-        return Choice(layer, None, f"torch does not start: {error}")
-    return Choice(layer, plan)
+class Controls:
+    """What the reader chooses, each a setting. choice: what they come to."""
+
+    def __init__(self, settings: Settings) -> None:
+        heads, width = whole("heads", 1, 1024), whole("width", 1, 16_384)
+        tokens, thousands = whole("to", FIRST_TOKENS, LONGEST), "{:,}".format
+        self.budget = settings.choice("budget", "Pretend my card has, GB", BUDGETS, "8", parse=parse_budget)
+        self.heads = settings.choice("heads", "Heads", HEADS, 8, parse=heads)
+        self.width = settings.choice("width", "Width", WIDTHS, 512, shown=thousands, parse=width)
+        self.mask = settings.choice("mask", "Mask", MASKS, "causal")
+        self.passes = settings.choice("pass", "Pass", PASSES, "forward")
+        self.dtype = settings.choice("dtype", "Numbers", DTYPES, "float32", widget="list")
+        self.ways = settings.value("ways", parse_ways, list(IMPLEMENTATIONS), ",".join)
+        self.to = settings.choice("to", "Up to", TOKENS, 4096, shown=thousands, parse=tokens)
+        self.of = settings.value("of", one_of("of", IMPLEMENTATIONS), "explicit")
+        self.card = settings.choice("card", "Card", CARDS_GB, CARDS_GB[0], shown="{} GB".format)
+        self.mine = settings.whole("mine", "Longest for explicit, tokens", 1, MAX_TOKENS, None)
+        self.choice = self._choice()
+
+    def _choice(self) -> Choice:
+        layer, budget = Setting(), self.budget.value
+        try:
+            layer = Setting(
+                d_model=self.width.value,
+                n_head=self.heads.value,
+                dtype=self.dtype.value,
+                causal=self.mask.value == "causal",
+                backward=self.passes.value == "backward",
+            )
+            if not self.ways.value:
+                raise InvalidInput("No implementation is chosen; allowed: one or more.")
+            plan = Plan(
+                tokens=doubling(self.to.value),
+                implementations=tuple(name for name in IMPLEMENTATIONS if name in self.ways.value),
+                setting=layer,
+                budget_bytes=None if budget == "none" else int(budget) * GB,
+                device=device.describe().kind,
+            )
+        except InvalidInput as error:
+            return Choice(layer, None, _sentence(str(error)))
+        except Unavailable as error:
+            return Choice(layer, None, f"torch does not start: {error}")
+        return Choice(layer, plan)
 
 
 def _sentence(text: str) -> str:
@@ -105,13 +119,6 @@ def parse_budget(text: str) -> str:
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= 1024):
         raise InvalidInput(f"budget is {text!r}; allowed: none, or whole GB from 1 to 1,024.")
     return str(int(text))
-
-
-def listed_card(text: str) -> int:
-    """One of the cards, in GB."""
-    if text not in map(str, CARDS_GB):
-        raise InvalidInput(f"card is {text!r}; allowed: {', '.join(map(str, CARDS_GB))}.")
-    return int(text)
 
 
 def parse_ways(text: str) -> list[str]:

@@ -6,20 +6,20 @@ from engine.memory_wall.setting import IMPLEMENTATIONS
 from lab import bench
 from lab.charts import drawing
 from lab.sections.wall import charts, parts, rows, sentences, tables
-from lab.sections.wall.parts import Choice
+from lab.sections.wall.parts import Controls
 from lab.sections.wall.rows import Measurement
-from lab.settings import Settings
 
 FIGURE = 552  # px, of one of two
 ROWS_WIDTH, CHAPTER_WIDTH = 672, 432  # px
 
 
-def figures(settings: Settings, choice: Choice, found: Measurement) -> None:
+def figures(chosen: Controls, found: Measurement) -> None:
     """Memory and time, side by side."""
+    choice = chosen.choice
     bench.figure_title(
         "Peak memory and time",
         "log against log: a straight line is a power of n",
-        f"memory-wall-{st.session_state[settings.key('to')]}",
+        f"memory-wall-{chosen.to.value}",
         lambda: charts.together(choice, rows.look(choice.plan)),
         lambda: parts.csv_rows(rows.look(choice.plan)),
     )
@@ -38,31 +38,27 @@ def figures(settings: Settings, choice: Choice, found: Measurement) -> None:
                 drawing.draw(spec, key=f"wall.{name}")
 
 
-def compared(settings: Settings, choice: Choice, found: Measurement) -> None:
+def compared(chosen: Controls, found: Measurement, *guesses: str | None) -> None:
     """The rows of one implementation and the chapter's; then exponents, and what there is to notice."""
+    choice, of = chosen.choice, chosen.of
     names = choice.plan.implementations if choice.plan else IMPLEMENTATIONS
-    key = settings.key("of")
-    if st.session_state[key] not in names:
-        st.session_state[key] = names[0]
-    st.segmented_control("Rows of", list(names), key=key, required=True, label_visibility="collapsed")
-    name = st.session_state[key]
+    if of.value not in names:
+        of.value = names[0]
+    st.segmented_control("Rows of", list(names), key=of.key, required=True, label_visibility="collapsed")
     with st.container(horizontal=True, gap="small", key="wall-rows"):
         with st.container(width=ROWS_WIDTH):
-            st.table(tables.rows_table(choice, found, name), border="horizontal", hide_index=True)
+            tables.rows_table(choice, found, of.value).draw()
             for line in sentences.row_notes(found, choice.plan) if choice.plan else ():
                 st.markdown(line)
             st.caption(tables.rows_remark(choice, found))
         with st.container(width=CHAPTER_WIDTH):
-            st.table(tables.chapter_table(choice, found), border="horizontal", hide_index=True)
-            st.caption(tables.chapter_remark(choice))
+            tables.chapter_table(choice, found).draw()
     with st.container(horizontal=True, gap="medium", key="wall-words"):
         with st.container(width=bench.HALF):
-            st.table(tables.exponents_table(choice, found), border="horizontal", hide_index=True)
-            st.caption(tables.exponents_remark())
+            tables.exponents_table(choice, found).draw()
         with st.container(width=bench.HALF):
             st.subheader("What to notice", anchor=False)
-            guessed = (st.session_state[settings.key(guess)] for guess in ("first", "time"))
-            st.markdown(sentences.notice(choice, found, *guessed))
+            st.markdown(sentences.notice(choice, found, *guesses))
 
 
 def code() -> None:

@@ -6,7 +6,8 @@ from engine.benchmarks import memory
 from engine.memory_wall.plan import Row, doubling, slope, slopes
 from engine.memory_wall.setting import CHAPTER, CHAPTER_EXPONENTS, GB, IMPLEMENTATIONS, MB, ChapterRow
 from engine.system import device
-from lab.bench import tables
+from lab.bench import Cell, Table
+from lab.bench.tables import NOTHING, number
 from lab.sections.wall.parts import (
     TOKENS,
     Choice,
@@ -21,44 +22,48 @@ from lab.shell.frame import dot
 from lab.words import NBSP, plain, quantity
 
 if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
+    pass
 
 ROW_COLUMNS = ("tokens", "ms", "ms ×", "projections", "matrix MB", "peak MB", "MB ×", "predicted")
 CHAPTER_COLUMNS = ("chapter", "ms ×", "peak MB", "MB ×", "yours")
-NOTHING = ":gray[–]"
 
 
-def rows_table(choice: Choice, found: Measurement, name: str) -> "Styler":
+def rows_table(choice: Choice, found: Measurement, name: str) -> Table:
     """One implementation, a line an n, with the chapter's columns and what was predicted."""
     rows = {row.n: row for row in found.rows if row.implementation == name}
     control = {row.n: row for row in found.rows if row.implementation == "projections"}
-    tokens = choice.plan.tokens if choice.plan else doubling(TOKENS[1])
-    numbers, shown = [], []
+    lines = []
     before: Row | None = None
-    for n in tokens:
-        row = rows.get(n)
-        aside = control[n].step_ms if n in control else None
-        matrix = matrix_bytes(n, choice.layer) / MB
-        time, size = _to_before(row, before)
-        ms = row.step_ms if row else None
-        peak = row.peak_bytes / MB if row and row.peak_bytes else None
-        predicted = row.predicted_bytes / MB if row and row.predicted_bytes else None
-        numbers.append((ms, time, aside, matrix, peak, size, predicted))
-        shown.append(
+    for n in choice.plan.tokens if choice.plan else doubling(TOKENS[1]):
+        row, matrix = rows.get(n), matrix_bytes(n, choice.layer) / MB
+        times, sizes = _to_before(row, before)
+        lines.append(
             (
                 f"{n:,}",
-                _ms(row),
-                ratio(time),
-                NOTHING if aside is None else milliseconds(aside),
-                f":gray[{quantity(matrix)}]" if name != "explicit" else quantity(matrix),
-                _peak(row),
-                ratio(size),
-                NOTHING if predicted is None else quantity(predicted, 1),
+                Cell(row.step_ms if row else None, _ms(row)),
+                number(times, ratio),
+                number(control[n].step_ms if n in control else None, _milliseconds),
+                number(matrix, color="" if name == "explicit" else "gray"),
+                number(_mb(row.peak_bytes if row else None), _tenths, bold=True),
+                number(sizes, ratio),
+                number(_mb(row.predicted_bytes if row else None), _tenths),
             )
         )
         if row and row.ended:
             before = row
-    return tables.cells(ROW_COLUMNS, numbers, shown)
+    return Table(ROW_COLUMNS, lines)
+
+
+def _mb(size: int | None) -> float | None:
+    return size / MB if size else None
+
+
+def _tenths(value: float | None) -> str:
+    return quantity(value, 1)
+
+
+def _milliseconds(value: float | None) -> str:
+    return NOTHING if value is None else milliseconds(value)
 
 
 def _to_before(row: Row | None, before: Row | None) -> tuple[float | None, float | None]:
@@ -83,35 +88,21 @@ def _ms(row: Row | None) -> str:
     return NOTHING if row.step_ms is None else f"**{milliseconds(row.step_ms)}**"
 
 
-def _peak(row: Row | None) -> str:
-    if row is None or row.peak_bytes is None:
-        return NOTHING
-    return f"**{quantity(row.peak_bytes / MB, 1)}**"
-
-
-def chapter_table(choice: Choice, found: Measurement) -> "Styler":
+def chapter_table(choice: Choice, found: Measurement) -> Table:
     """What the chapter prints, and beside it the reader's peak of the same layer, with the workspace."""
     yours = {row.n: row for row in found.rows if row.implementation == "explicit"}
-    numbers, shown = [], []
+    lines = []
     before: ChapterRow | None = None
     for printed in CHAPTER:
-        time = size = None
+        times = sizes = None
         if before and printed.step_ms and before.step_ms and printed.peak_mb and before.peak_mb:
-            time, size = printed.step_ms / before.step_ms, printed.peak_mb / before.peak_mb
-        mine, cell = _beside(choice, yours.get(printed.n), printed)
-        numbers.append((time, printed.peak_mb, size, mine))
+            times, sizes = printed.step_ms / before.step_ms, printed.peak_mb / before.peak_mb
         out = printed.peak_mb is None
-        shown.append(
-            (
-                f"{printed.n:,}",
-                ratio(time),
-                f"out{NBSP}of{NBSP}memory" if out else quantity(printed.peak_mb, 1),
-                ratio(size),
-                cell,
-            )
-        )
+        peak = Cell(None, f"out{NBSP}of{NBSP}memory") if out else number(printed.peak_mb, _tenths)
+        mine = Cell(*_beside(choice, yours.get(printed.n), printed))
+        lines.append((f"{printed.n:,}", number(times, ratio), peak, number(sizes, ratio), mine))
         before = printed
-    return tables.cells(CHAPTER_COLUMNS, numbers, shown)
+    return Table(CHAPTER_COLUMNS, lines, chapter_remark(choice))
 
 
 def _beside(choice: Choice, row: Row | None, printed: ChapterRow) -> tuple[float | None, str]:
@@ -160,25 +151,19 @@ def rows_remark(choice: Choice, found: Measurement) -> str:
     return " ".join(said)
 
 
-def exponents_table(choice: Choice, found: Measurement) -> "Styler":
+def exponents_table(choice: Choice, found: Measurement) -> Table:
     """Fitted slopes of the last four rows; below them explicit's, as shipped and as the chapter has them."""
     fitted = slopes(found.ended)
-    names = choice.plan.implementations if choice.plan else IMPLEMENTATIONS
-    numbers, shown = [], []
-    for name in names:
+    lines: list[tuple[str, tuple[float | None, ...]]] = []
+    for name in choice.plan.implementations if choice.plan else IMPLEMENTATIONS:
         mine = fitted.get(name, {})
-        time, size = mine.get("time"), mine.get("bytes")
         loaded = _loaded_slope(choice, found, name)
-        numbers.append((time, size, loaded))
-        shown.append((f"{dot(name)}{NBSP}{name}", *(ratio(value) for value in (time, size, loaded))))
+        lines.append((f"{dot(name)}{NBSP}{name}", (mine.get("time"), mine.get("bytes"), loaded)))
     if shipped := memory.shipped():
-        fit = memory.explicit_exponents(shipped)
-        numbers.append(fit)
-        shown.append(("shipped, explicit", *map(ratio, fit)))
-    numbers.append((CHAPTER_EXPONENTS["time"], None, CHAPTER_EXPONENTS["bytes"]))
-    chapter = (ratio(CHAPTER_EXPONENTS["time"]), NOTHING, ratio(CHAPTER_EXPONENTS["bytes"]))
-    shown.append(("chapter, explicit", *chapter))
-    return tables.cells(("exponent of n", "time", "memory", "with workspace"), numbers, shown)
+        lines.append(("shipped, explicit", tuple(memory.explicit_exponents(shipped))))
+    lines.append(("chapter, explicit", (CHAPTER_EXPONENTS["time"], None, CHAPTER_EXPONENTS["bytes"])))
+    rows = [(label, *(number(value, ratio) for value in values)) for label, values in lines]
+    return Table(("exponent of n", "time", "memory", "with workspace"), rows, exponents_remark())
 
 
 def _loaded_slope(choice: Choice, found: Measurement, name: str) -> float | None:
