@@ -3,7 +3,6 @@
 import re
 from types import SimpleNamespace
 
-import plotly.io
 import pytest
 import streamlit as st
 import vl_convert
@@ -214,11 +213,13 @@ def test_maps_have_the_colours_of_the_theme(name, theme, text, monkeypatch):
     monkeypatch.setattr(paths, "REFERENCE", SHIPPED)
     monkeypatch.setattr(type(st.context), "theme", property(lambda _: SimpleNamespace(type=theme)))
     reference.load.cache_clear()
-    maps = [
-        plotly.io.from_json(node.proto.spec) for node in nodes(open_page(name)) if node.type == "plotly_chart"
-    ]
+    maps = [node.proto.spec for node in nodes(open_page(name)) if node.type == "plotly_chart"]
     assert maps or name == "induction", "it has maps of one's own runs only"
-    assert {one.layout.paper_bgcolor for one in maps} <= {palette.palette(theme).paper}
+    (other,) = set(palette.NAMES) - {theme}
+    own = [color for _, color in palette.palette(theme).weights]
+    others = [color for _, color in palette.palette(other).weights if color not in own]
+    assert all(any(color in one for color in own) for one in maps)
+    assert not any(color in one for color in others for one in maps)
 
 
 def test_no_page_loads_torch_and_all_are_drawn_again_at_once(python):
