@@ -3,7 +3,8 @@
 import streamlit as st
 
 from engine.memory_wall.plan import Plan
-from engine.system.errors import LabError
+from engine.memory_wall.predictions import Longest
+from engine.probes.registry import MEMORY_WALL
 from lab import bench, probes
 from lab.charts import drawing
 from lab.sections.wall import controls, find, parts, rows
@@ -12,8 +13,6 @@ from lab.settings import Setting, Settings
 from lab.shell import frame
 from lab.words import plain
 
-PREDICTING_S = 10
-
 
 def asked(settings: Settings, chosen: Controls) -> find.Found | None:
     """Card, guess and button; then what is predicted, once it was asked for."""
@@ -21,21 +20,19 @@ def asked(settings: Settings, chosen: Controls) -> find.Found | None:
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-find"):
         chosen.card.draw()
         chosen.mine.draw(placeholder="Your guess", width=240)
-        layer = probes.pressed("Predict", settings.key("find"), choice.layer, PREDICTING_S)
+        layer = probes.pressed("Predict", settings.key("find"), choice.layer, MEMORY_WALL.seconds)
         status_slot = bench.status_line()
     probes.outdated(layer, choice.layer)
     if layer is None:
         return None
-    status_slot.markdown(
-        ":small[:primary[Predicting in a process of its own; it takes a while the first time]]"
-    )
-    try:
-        found = find.longest(layer)
-    except LabError as error:
-        status_slot.markdown(f":small[:red[{plain(str(error))}]]")
-        return None
+    found = list[Longest]()
+    for arguments in find.ASKED:
+        answer = probes.attempt(status_slot, MEMORY_WALL, "Predicting …", setting=layer, **arguments)
+        if answer is None:
+            return None
+        found += answer.longest
     status_slot.markdown(f":small[:green[Predicted for {plain(parts.layer_words(layer))}]]")
-    return found
+    return find.longest(found)
 
 
 def drawn(found: find.Found | None) -> None:
