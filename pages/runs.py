@@ -9,6 +9,7 @@ from engine.system.errors import InvalidInput
 from engine.system.numbers import whole_number
 from lab.runs import panel, table, view
 from lab.settings import Settings, one_of
+from lab.shell import frame
 from lab.shell.chapter import section
 from lab.shell.watch import redraw_on_change
 
@@ -86,7 +87,7 @@ found = view.ordered(view.matching(runs, search, states, None if experiment == A
 shown = found[: st.session_state.get(ROWS, ROWS_AT_ONCE)]
 if not runs:
     st.markdown("No runs yet. Make your two guesses, then train.")
-    st.page_link(section("averages.py").path, label=":primary[Averages: train four models]")
+    frame.link(section("averages.py"), ":primary[Averages: train four models]")
 elif not shown:
     st.markdown(f"No run matches these filters; there are {len(runs):,}.")
 else:

@@ -138,4 +138,5 @@ def in_text(names, **changes):
             for name in names
         ],
         "text": "Tiny Shakespeare",
+        "passages": 64,
     })  # fmt: skip

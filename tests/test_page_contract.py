@@ -258,7 +258,7 @@ for name, others in pages.items():
 def test_home_opens_on_an_empty_machine(text):
     page = AppTest.from_file(str(paths.ROOT / "lab" / "app.py"), default_timeout=60)
     rerun(page)
-    assert all(
-        section.title in str([link.proto.label for link in page.get("page_link")])
-        for section in BUILT.values()
-    )
+    links = [link.proto.label for link in page.get("page_link")]
+    assert [
+        plain(section.title) for section in BUILT.values() if f":primary[{plain(section.title)}]" not in links
+    ] == []

@@ -46,8 +46,13 @@ def footer(section: Section, settings: Settings | None = None) -> None:
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             for neighbour, arrow in ((before, "← {}"), (after, "{} →")):
                 if neighbour:
-                    with suppress(StreamlitPageNotFoundError):  # a page run alone, as tests do, has no others
-                        st.page_link(neighbour.path, label=arrow.format(neighbour.title))
+                    link(neighbour, arrow.format(neighbour.title))
+
+
+def link(section: Section, label: str) -> None:
+    """A link to another page; none where a page runs alone, as tests have it, and there are no others."""
+    with suppress(StreamlitPageNotFoundError):
+        st.page_link(section.path, label=label)
 
 
 def dot(variant_id: str) -> str:
