@@ -15,6 +15,7 @@ from engine.runs.store import Store, open_store
 from engine.system import paths
 from lab.shell import export, palette
 from lab.shell.chapter import SECTIONS
+from lab.words import plain
 from tests import finished
 from tests.apptest import charts, nodes, open_page, rerun, said, tables
 from tests.test_contracts import allowed, defaults, notices, old_runs, recorded  # noqa: F401 - a fixture
@@ -259,6 +260,5 @@ def test_home_opens_on_an_empty_machine(text):
     page = AppTest.from_file(str(paths.ROOT / "lab" / "app.py"), default_timeout=60)
     rerun(page)
     links = [link.proto.label for link in page.get("page_link")]
-    assert [
-        plain(section.title) for section in BUILT.values() if f":primary[{plain(section.title)}]" not in links
-    ] == []
+    titles = [f":primary[{plain(section.title)}]" for section in BUILT.values()]
+    assert [title for title in titles if title not in links] == []
