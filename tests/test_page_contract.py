@@ -217,8 +217,11 @@ def test_maps_have_the_colours_of_the_theme(name, theme, text, monkeypatch):
     maps = [node.proto.spec for node in nodes(open_page(name)) if node.type == "plotly_chart"]
     assert maps or name == "induction", "it has maps of one's own runs only"
     (other,) = set(palette.NAMES) - {theme}
-    own = [color for _, color in palette.palette(theme).weights]
-    others = [color for _, color in palette.palette(other).weights if color not in own]
+    own, others = (
+        {color for _, color in (*found.weights, *found.scores)}
+        for found in (palette.palette(theme), palette.palette(other))
+    )
+    others -= own
     assert all(any(color in one for color in own) for one in maps)
     assert not any(color in one for color in others for one in maps)
 

@@ -136,10 +136,11 @@ def test_shipped_figures_and_weights_stand_where_the_reader_has_none(text, probe
     assert lines(page, "model")["two layers, shipped"]["second half right"].startswith("99.0 %")
     words = said(page)
     assert f"Shipped: CPU, 2 cores, 2026-01-02, 800 steps. Yours: {LAST} steps." in words
-    assert "The next two sections are about this model: shipped, seed 0." in words
-    assert "Of this model only the end is here." in words
+    assert "The next two sections are about this model: shipped, 800 steps, seed 0." in words
+    assert "Of this model only the final weights are available." in words
     page = pressed(page, "ablate")
-    assert ("ablate", "--weights", str(no_reference / "induction" / "two-layers.safetensors")) == probe[0][:3]
+    weights = no_reference / "induction" / "two-layers.safetensors"
+    assert probe.asked == [("induction-ablate", {"weights": weights, "seed": 0})]
     assert "Without all that look one token back **5.0 %** are left of 99.0 %" in said(page)
 
 
@@ -149,8 +150,8 @@ def test_shipped_figures_and_weights_stand_where_the_reader_has_none(text, probe
 def test_the_step_of_formation_is_found_and_marked_on_one_axis_with_the_loss(text, probe):
     measure()
     page = pressed(opened(), "find")
-    folder = str(Store().directory(next(r.id for r in Store().runs() if r.spec.variant == "two-layers")))
-    assert probe[0] == ("formation", "--run", folder)
+    folder = Store().directory(next(r.id for r in Store().runs() if r.spec.variant == "two-layers"))
+    assert probe.asked[0] == ("induction-formation", {"run": folder})
     words = said(page)
     assert "From **step 300** on it does, at every kept step." in words
     assert "Both scores reach that at the same kept step." in words

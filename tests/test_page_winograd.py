@@ -322,7 +322,7 @@ def test_taking_heads_out_changes_the_accuracy(small, probes_here):
 
 def test_an_edge_that_cannot_be_is_one_sentence(small, probes_here):
     page = opened(**WORDS, query="3", key="9")
-    assert "the key position is 9, ahead of its query" in said(page)
+    assert "The key position is 9, ahead of its query" in said(page)
 
 
 def test_an_edge_of_another_model_is_named_and_replaced(small, probes_here):

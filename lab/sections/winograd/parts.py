@@ -26,8 +26,8 @@ AVERAGES, BLOCKS = ids(AVERAGE, AVERAGE_ADDED), ids(ONE_BLOCK, TWO_BLOCKS)
 
 
 def share(value: float | None, decimals: int = 1) -> str:
-    """A share as percent: "92.7 %"."""
-    return "–" if value is None else f"{quantity(100 * value, decimals)}{NBSP}%"
+    """A share as percent: "92.7 %"; never "−0.0 %"."""
+    return "–" if value is None else f"{quantity(round(100 * value, decimals) + 0.0, decimals)}{NBSP}%"
 
 
 def steps_an_epoch(choice: WinogradRequest) -> float:

@@ -115,7 +115,10 @@ def _typed(settings: Settings, language: Winograd) -> None:
 
 
 def _read(text: str, language: Winograd) -> Sentence:
-    """The sentence; its end, the same in all, need not be typed. Raises ValueError: as ``Winograd.read``."""
+    """The sentence; its end, the same in all, need not be typed.
+
+    Raises InvalidInput: as ``Winograd.read``.
+    """
     words = text.split()
     adjective = TEMPLATE.index("{adj}") + 1
     tail = TEMPLATE[adjective:ANSWER]
