@@ -158,6 +158,8 @@ def samples() -> None:
         arguments = {"weights": list(paths.values()), "prompt": begins, "temperature": warmth}
         if texts := probes.attempt(st.empty(), SAMPLES, WRITING, **arguments):
             ladder_samples.draw(models, dict(zip(paths, texts, strict=True)))
+    elif asked:
+        weights.missing(None)
 
 
 settings = Settings("ladder")
