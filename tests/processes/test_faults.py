@@ -294,8 +294,7 @@ def test_a_full_disk_fails_with_its_reason(lab):
 
 
 FULL = """
-import sys, time
-from engine import paths
+from tests.processes.test_faults import Lab, spec
 here = Lab("real")
 with here.dispatcher:
     (run,) = here.submit(spec(checkpoint_every=10))

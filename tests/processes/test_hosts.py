@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from engine import paths
+from engine.system import paths
 from lab.__main__ import OWN_HOSTS, _hosts
 from tests.serving import serve
 
