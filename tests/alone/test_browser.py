@@ -62,7 +62,7 @@ def test_quick_budget_from_the_first_click_to_the_table(lab, opened):
     expect(page.get_by_text(re.compile(r"^Done in "))).to_be_visible(timeout=200 * SECOND)
     runs = store.runs()
     assert [run.state for run in runs] == ["done"] * 4
-    table = page.get_by_test_id("stTable")
+    table = page.get_by_test_id("stTable").first
     for run in runs:
         expect(table).to_contain_text(f"{run.measured['validation_perplexity']:.1f}")
     shot = page.screenshot()
