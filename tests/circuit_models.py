@@ -5,7 +5,9 @@ feed-forward, no bias: what each head does can be read off its matrices.
 """
 
 import itertools
+from dataclasses import replace
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -113,6 +115,12 @@ NOUNS, OF_FIRST, OF_SECOND, FILLER = range(4), (4, 5), (6, 7), 8
 NAMES = {1: "first noun", 3: "second noun", 5: "adjective", 7: "the"}
 VOCABULARY, LENGTH, DECISION = 9, 8, 7
 SENTENCE = "_ x _ y _ a _ _"
+
+
+def close(one, other):
+    """Whether two scores are one, up to the rounding of sums taken in another order."""
+    same = replace(one, logit_difference=0.0) == replace(other, logit_difference=0.0)
+    return same and one.logit_difference == pytest.approx(other.logit_difference, abs=1e-4)
 
 
 def closed_questions():

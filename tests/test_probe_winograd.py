@@ -15,6 +15,7 @@ from engine.probes.results.winograd import Pair
 from engine.probes.winograd import NAMES, Subject
 from engine.system.errors import InvalidInput
 from engine.training import checkpoint
+from tests.circuit_models import close
 from tests.winograd_models import SEED, SMALL
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -30,12 +31,6 @@ def subject(weights):
 @pytest.fixture(scope="module")
 def single(weights):
     return Subject(checkpoint.load_model(weights["one-block"])[0], SMALL, SEED)
-
-
-def close(one, other):
-    """Whether two scores are one, up to the rounding of sums taken in another order."""
-    same = replace(one, logit_difference=0.0) == replace(other, logit_difference=0.0)
-    return same and one.logit_difference == pytest.approx(other.logit_difference, abs=1e-4)
 
 
 def test_the_questions_are_held_out_each_pair_with_every_adjective(subject):
@@ -161,7 +156,7 @@ def test_a_model_without_an_answer_has_a_route_and_a_reason(subject):
     assert found.route.route == "none found"
 
 
-def asked(weights, **changes):
+def asked(weights, /, **changes):
     """The arguments of a cut, as JSON has them."""
     usual = {"weights": weights["two-blocks"], "language": SMALL, "seed": SEED, "pair": PAIR, "edges": []}
     return wire.plain({**usual, **changes})
