@@ -74,21 +74,21 @@ def random_vectors() -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-vectors"):
         pairs.draw(width=260)
         widest.draw(width=260)
-        widths = probe.up_to(widest.value)
-        now = {"pairs": pairs.value, "widths": list(widths)}
+        d_heads = probe.up_to(widest.value)
+        now = {"pairs": pairs.value, "d_heads": list(d_heads)}
         asked = probes.pressed("Measure", settings.key("measure"), now, SCALING_PROBE.seconds)
         said = bench.status_line()
     probes.outdated(asked, now)
     measured = probes.attempt(said, SCALING_PROBE, **asked) if asked else None
-    widths = tuple(asked["widths"]) if measured and asked else widths
+    d_heads = tuple(asked["d_heads"]) if measured and asked else d_heads
     made = probe.saturation_parts(measured)
-    axis = probe.across(widths)
+    axis = probe.across(d_heads)
     with st.container(horizontal=True, vertical_alignment="center", key="figure-title-vectors"):
         st.markdown("**2,000 rows of 64 random scores** :gray[over the width]", width="stretch")
-    small_multiples.draw(made, widths[-1], "vectors", across=axis)
+    small_multiples.draw(made, d_heads[-1], "vectors", across=axis)
     tables = (
-        probe.variance_table(widths, measured),
-        probe.saturation_table(widths, measured),
+        probe.variance_table(d_heads, measured),
+        probe.saturation_table(d_heads, measured),
         probe.chapter_table(measured),
     )
     bench.beside("results-vectors", tables, probe.notice(measured))
@@ -148,11 +148,11 @@ def other_scales(request: Request) -> None:
 
 
 settings = Settings("scaling")
-width = settings.choice("width", "Width shown", {row.id: row.short for row in parts.WIDTHS}, "1024")
+width = settings.choice("width", "Width shown", {row.id: row.short for row in parts.PAIRS}, "1024")
 collapsed = settings.value("rescue", scaling_rescue.named, None)
 pairs = settings.choice("pairs", "Pairs", probe.PAIRS, 20_000, shown="{:,}".format, widget="slider")
 widest = settings.choice(
-    "widest", "Widths up to", probe.WIDTHS[1:], 1024, shown="{:,}".format, widget="slider"
+    "widest", "Widths up to", probe.D_HEADS[1:], 1024, shown="{:,}".format, widget="slider"
 )
 
 frame.header(

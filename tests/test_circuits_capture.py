@@ -125,7 +125,7 @@ def by_hand(made, ids):
     """Every stage of every block for one sentence in numpy, from nothing but the weights; then the logits."""
     W = {name: parameter.detach().numpy() for name, parameter in made.named_parameters()}
     config = made.config
-    H, K, T = config.n_head, config.head_width, len(ids)
+    H, K, T = config.n_head, config.effective_d_head, len(ids)
 
     def norm(x, name):
         scaled = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)

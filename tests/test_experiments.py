@@ -367,7 +367,7 @@ def test_the_scaling_budgets_are_those_the_chapter_gives():
         for width in (32, 128):
             assert EXPERIMENTS["scaling-training-long"].budget("chapter", f"{kind}-{width}") == long
         config = VARIANTS[f"{kind}-256"].config
-        assert (config.n_head, config.head_width, config.connection, config.positions) == (
+        assert (config.n_head, config.effective_d_head, config.connection, config.positions) == (
             1,
             256,
             "add",

@@ -577,10 +577,10 @@ def closed_form(c):
     """Learned numbers of a configuration, counted by hand."""
     mixer = c.max_positions**2 if c.mixer == "matrix" else 0
     if c.mixer in PROJECTIONS:
-        joined = c.n_head * c.head_width
+        joined = c.n_head * c.effective_d_head
         mixer += len(PROJECTIONS[c.mixer]) * joined * (c.d_model + c.qkv_bias)
         mixer += c.d_model * (joined + c.output_bias) if c.output_projection else 0
-        mixer += {"learned": c.n_head, "qk-norm": 2 * c.head_width}.get(c.score_scale, 0)
+        mixer += {"learned": c.n_head, "qk-norm": 2 * c.effective_d_head}.get(c.score_scale, 0)
     feed_forward = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model if c.d_ff else 0
     sublayers = (c.mixer != "none") + (c.d_ff > 0)
     norms = sublayers * 2 * c.d_model if c.connection in ("pre-norm", "post-norm") else 0

@@ -28,7 +28,7 @@ def opened(**query):
 def figures(spec):
     """A perplexity, a spread and a share that tell variants, widths and seeds apart."""
     kind = spec.variant.partition("-")[0]
-    width = spec.config.head_width
+    width = spec.config.effective_d_head
     gap = {32: -0.4, 128: 0.0, 256: 18.0, 1024: 17.0}[width] * (kind == "undivided")
     collapsed = kind == "undivided" and width > 128
     return {
@@ -275,7 +275,7 @@ def test_random_vectors_are_measured_when_asked_for(text, probes_here):
     assert "No reference is shipped with this copy." in said(page)
     page.button(key="scaling.measure").click()
     rerun(page)
-    assert probes_here.asked == [("scaling", {"pairs": 20_000, "widths": [4, 16, 64, 256, 1024]})]
+    assert probes_here.asked == [("scaling", {"pairs": 20_000, "d_heads": [4, 16, 64, 256, 1024]})]
     assert [list(line.values()) for line in cells(page, "width d")[:2]] == [
         ["4, σ²", "3.975", ":gray[–]", "**3.975**", ":green[+3.1e−4]"],
         ["4, σ :gray[√d = 2]", "1.994", ":gray[–]", "**1.994**", ":green[−1.8e−4]"],
@@ -332,7 +332,7 @@ def test_what_cannot_be_measured_is_told(text, probes_here):
     page = opened(pairs="50000", widest="4096")
     page.button(key="scaling.measure").click()
     rerun(page)
-    assert "50,000 pairs of width 4,096; allowed: at most 24,414 of that width." in said(page)
+    assert "50,000 pairs with d 4,096; allowed: at most 24,414 pairs." in said(page)
 
 
 def test_a_collapsed_head_that_is_not_there_is_named(text):

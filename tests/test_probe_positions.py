@@ -88,13 +88,13 @@ def test_a_rotation_that_is_not_slowed_is_plain_rope():
 
 def test_slowed_four_times_the_slowest_pair_turns_as_far_at_256_as_it_did_at_64():
     model = small("rope")
-    q = torch.ones(1, 1, 257, model.config.head_width, dtype=torch.float64)
+    q = torch.ones(1, 1, 257, model.config.effective_d_head, dtype=torch.float64)
     turned = {}
     for way in schemes.WAYS:
         scheme = schemes.slower(model, way, 4.0).positions
         assert isinstance(scheme, RotaryPositions)
         turned[way] = scheme.rotate(q, q)[0][0, 0]
-    slow = model.config.head_width // 2 - 1
+    slow = model.config.effective_d_head // 2 - 1
     for way in ("linear", "ntk"):
         assert turned[way][256, slow].item() == pytest.approx(turned["plain"][64, slow].item())
     assert torch.allclose(turned["ntk"][:, 0], turned["plain"][:, 0]), "the fastest is left as it was"

@@ -23,7 +23,7 @@ def saturated():
 
 def test_the_variances_are_the_chapters_to_the_last_digit():
     found = VARIANCE.read(scaling.variance())
-    assert len(VARIANCE.chapter) == 2 * len(scaling.WIDTHS)
+    assert len(VARIANCE.chapter) == 2 * len(scaling.D_HEADS)
     for (variant, metric), value in VARIANCE.chapter.items():
         assert round(found[variant][metric], 3) == value.low == value.high
         assert value.low * value.tolerance == pytest.approx(0.0005, rel=0.05)
@@ -83,8 +83,8 @@ def test_uniform_and_frozen_rows():
     assert frozen.trace == pytest.approx(0, abs=1e-6)
 
 
-def test_both_at_the_widths_that_are_asked_for():
-    found = scaling.random_vectors(pairs=100, rows=50, widths=[4, 16])
+def test_both_at_every_d_that_are_asked_for():
+    found = scaling.random_vectors(pairs=100, rows=50, d_heads=[4, 16])
     assert [row.d for row in found.variance] == [row.d for row in found.saturation] == [4, 16]
     assert (found.pairs, found.rows, found.keys, found.seed) == (100, 50, 64, 0)
 
@@ -94,8 +94,8 @@ def test_both_at_the_widths_that_are_asked_for():
     [
         ({"pairs": 1}, "pairs is 1; allowed: 2 to 50,000."),
         ({"rows": 0}, "rows is 0; allowed: 1 to 10,000."),
-        ({"widths": [0]}, "a width is 0; allowed: 1 to 4,096."),
-        ({"pairs": 50_000, "widths": [4096]}, "50,000 pairs of width 4,096; allowed: at most 24,414"),
+        ({"d_heads": [0]}, "d is 0; allowed: 1 to 4,096."),
+        ({"pairs": 50_000, "d_heads": [4096]}, "50,000 pairs with d 4,096; allowed: at most 24,414"),
     ],
 )
 def test_what_is_out_of_range_is_refused_in_one_sentence(changes, complaint):

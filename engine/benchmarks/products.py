@@ -10,7 +10,7 @@ from engine.models.config import ModelConfig
 
 def linear_layers(config: ModelConfig) -> list[tuple[int, int]]:
     """Input and output width of every linear layer of a model of whole blocks, in order."""
-    width, joined = config.d_model, config.n_head * config.head_width
+    width, joined = config.d_model, config.n_head * config.effective_d_head
     block = [(width, joined)] * 3 + [(joined, width), (width, config.d_ff), (config.d_ff, width)]
     return block * config.n_layer + [(width, config.vocab_size)]
 

@@ -16,7 +16,7 @@ from engine.system.errors import InvalidInput
 
 Rows = Sequence[Any]  # dataclasses of ``engine.probes.results``
 Figures = dict[str, dict[str, float]]
-WIDTHS = (4, 16, 64, 256, 1024)
+D_HEADS = (4, 16, 64, 256, 1024)
 SIDES = ("undivided", "divided")
 PRECISIONS = ("bfloat16", "float16", "float32", "float64")
 # PyTorch's own attention, by the word that stands for it in a variant's name.
@@ -120,7 +120,7 @@ VARIANCE = Measurement(
     id="scaling-variance",
     title="Why √d_k, the variance of a score",
     question="How does the variance of q·k grow with the width?",
-    variants=tuple(f"d-{width}" for width in WIDTHS),
+    variants=tuple(f"d-{width}" for width in D_HEADS),
     metrics={"variance": "variance of q·k", "std": "standard deviation of q·k"},
     seeds=(0,),  # the chapter's digits are those of this seed
     chapter={
@@ -150,7 +150,7 @@ SATURATION = Measurement(
     id="scaling-saturation",
     title="Why √d_k, frozen rows",
     question="What does a softmax over 64 random scores let through?",
-    variants=tuple(f"{side}-{width}" for side in SIDES for width in WIDTHS),
+    variants=tuple(f"{side}-{width}" for side in SIDES for width in D_HEADS),
     metrics={
         "effective_tokens": "effective tokens of 64",
         "frozen_share": "share of rows over 0.99",
@@ -166,7 +166,7 @@ SATURATION = Measurement(
         ("undivided-256", "effective_tokens"): inferred(
             1, 1.5, tolerance=0, where=_DIVISION, conditions="“exactly one”, of one drawn row"
         ),
-        **{(f"divided-{width}", "trace"): _TRACE for width in WIDTHS},
+        **{(f"divided-{width}", "trace"): _TRACE for width in D_HEADS},
     },
     probe="engine.probes.scaling",
     read=saturation_figures,

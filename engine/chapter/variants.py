@@ -195,7 +195,7 @@ ALIBI = LEARNED.then(
 
 
 def _divided(variant_id: str, base: Variant, change: dict[str, Any], claim: str, told: str = "") -> Variant:
-    d_head = replace(base.config, **change).head_width
+    d_head = replace(base.config, **change).effective_d_head
     return base.then(
         variant_id,
         change,
@@ -241,8 +241,8 @@ UNDIVIDED = {
     divided.id: divided.then(
         f"un{divided.id}",
         {"score_scale": "none"},
-        title=f"undivided, d_k {divided.config.head_width}{told}",
-        short=f"undivided, {divided.config.head_width}",
+        title=f"undivided, d_k {divided.config.effective_d_head}{told}",
+        short=f"undivided, {divided.config.effective_d_head}",
         part="undivided",
         claim="Without the division the scores of a wide head are large from the start, and grow.",
     )

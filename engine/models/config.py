@@ -108,22 +108,23 @@ class ModelConfig:
                     f"d_model {self.d_model} does not divide into {self.n_head} heads; "
                     f"choose n_head so that it does, or set d_head."
                 )
-            joined = self.n_head * self.head_width
+            joined = self.n_head * self.effective_d_head
             copies_tokens = self.mixer in ("raw", "query-key")
             if (copies_tokens or not self.output_projection) and joined != self.d_model:
                 raise InvalidInput(
                     f"without W_V or an output projection the joined heads must be d_model wide; got "
-                    f"{self.n_head} heads of {self.head_width} = {joined}, d_model {self.d_model}."
+                    f"{self.n_head} heads of {self.effective_d_head} = {joined}, d_model {self.d_model}."
                 )
         if self.positions in WITHOUT_TABLES and self.mixer in WITHOUT_HEADS:
             raise InvalidInput(f"{self.positions} acts on attention scores; the mixer {self.mixer} has none.")
-        if self.positions == "rope" and self.head_width % 2:
-            raise InvalidInput(f"RoPE turns pairs of numbers; a head of {self.head_width} has an odd one.")
+        if self.positions == "rope" and self.effective_d_head % 2:
+            odd = self.effective_d_head
+            raise InvalidInput(f"RoPE turns pairs of numbers; a head of {odd} has an odd one.")
         if self.tied and self.unembedding_bias:
             raise InvalidInput("a tied unembedding has no bias of its own; set unembedding_bias to false.")
 
     @property
-    def head_width(self) -> int:
+    def effective_d_head(self) -> int:
         """d_head, or d_model / n_head when it is not set."""
         return self.d_head if self.d_head is not None else self.d_model // self.n_head
 

@@ -36,11 +36,11 @@ def block_parameters(config: ModelConfig) -> dict[str, int]:
     """The same of one block, whether the model has one or not."""
     width, counted = config.d_model, dict[str, int]()
     if config.mixer in _PROJECTED:
-        joined = config.n_head * config.head_width
+        joined = config.n_head * config.effective_d_head
         counted |= dict.fromkeys(_PROJECTED[config.mixer], joined * (width + config.qkv_bias))
         if config.output_projection:
             counted["W_O"] = width * (joined + config.output_bias)
-        counted["score scale"] = {"learned": config.n_head, "qk-norm": 2 * config.head_width}.get(
+        counted["score scale"] = {"learned": config.n_head, "qk-norm": 2 * config.effective_d_head}.get(
             config.score_scale, 0
         )
     if config.mixer == "matrix":
@@ -70,7 +70,7 @@ def multiplications(config: ModelConfig, context_length: int) -> int:
     Source: Kaplan et al. 2020, section 2.1.
     """
     width = config.d_model
-    joined = width if config.mixer in WITHOUT_HEADS else config.n_head * config.head_width
+    joined = width if config.mixer in WITHOUT_HEADS else config.n_head * config.effective_d_head
     projections = len(_PROJECTED.get(config.mixer, ())) + (
         config.output_projection and config.mixer in _PROJECTED
     )

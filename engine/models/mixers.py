@@ -64,7 +64,7 @@ class QueriesAndKeys(nn.Module):
 
     def __init__(self, config: ModelConfig, positions: NoPositions) -> None:
         super().__init__()
-        self.n_head, self.d_head = config.n_head, config.head_width
+        self.n_head, self.d_head = config.n_head, config.effective_d_head
         self.scale = _score_scale(config)
         normalise = config.score_scale == "qk-norm"
         self.norm_q = nn.RMSNorm(self.d_head) if normalise else nn.Identity()
@@ -174,12 +174,12 @@ def future(scores: Tensor) -> Tensor:
 
 def _score_scale(config: ModelConfig) -> float | nn.Parameter:
     """What q is multiplied by; a learned scale is one number a head. shape: (), or (H, 1, 1)"""
-    sqrt: float = config.head_width**-0.5
+    sqrt: float = config.effective_d_head**-0.5
     match config.score_scale:
         case "none":
             return 1.0
         case "width":
-            return 1.0 / config.head_width
+            return 1.0 / config.effective_d_head
         case "learned":
             return nn.Parameter(torch.full((config.n_head, 1, 1), sqrt))
         case _:

@@ -107,12 +107,12 @@ def alibi_slopes(n_head: int) -> Tensor:
     return torch.tensor(slopes + between[: n_head - lower])
 
 
-def ntk_base(base: float, factor: float, head_width: int) -> float:
+def ntk_base(base: float, factor: float, d_head: int) -> float:
     """The base with which the slowest pair turns ``factor`` times slower and the fastest as before.
 
     Source: "NTK-aware scaled RoPE", bloc97 2023; Peng et al. 2023, "YaRN", section 3.2.
     """
-    return float(base * factor ** (head_width / (head_width - 2)))
+    return float(base * factor ** (d_head / (d_head - 2)))
 
 
 def _angles(T: int, width: int, base: float, stretch: float, like: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""What a dot product of width d does to a softmax, on random vectors; nothing is trained.
+"""What a dot product of d numbers does to a softmax, on random vectors; nothing is trained.
 
-Shapes: N pairs or rows, S keys in a row, K width d.
+Shapes: N pairs or rows, S keys in a row, K d_head, also d.
 Source: chapter, "why divide by sqrt(d_k)".
 """
 
@@ -10,45 +10,45 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.chapter.measurements import WIDTHS
+from engine.chapter.measurements import D_HEADS
 from engine.probes.results.scaling import RandomVectors, RowStatistics, Saturation, Variance
 from engine.system.errors import InvalidInput
 from engine.training.evaluation import FROZEN
 
 PAIRS, ROWS, KEYS = 20_000, 2_000, 64
-MAX_PAIRS, MAX_ROWS, MAX_WIDTH = 50_000, 10_000, 4096
+MAX_PAIRS, MAX_ROWS, MAX_D_HEAD = 50_000, 10_000, 4096
 MAX_NUMBERS = 100_000_000  # of one drawing: 400 MB
 ROWS_AT_ONCE = 250
 
 
-def variance(pairs: int = PAIRS, widths: Sequence[int] = WIDTHS, seed: int = 0) -> list[Variance]:
+def variance(pairs: int = PAIRS, d_heads: Sequence[int] = D_HEADS, seed: int = 0) -> list[Variance]:
     """Variance and standard deviation of q.k for standard normal q and k.
 
-    One generator; q is drawn before k, and the widths in the order given: with the defaults, the chapter's
-    digits come out.
+    One generator; q is drawn before k, and the values of d in the order given: with the defaults, the
+    chapter's digits come out.
     """
     draw, found = torch.Generator().manual_seed(seed), []
-    for width in widths:
-        q = torch.randn(pairs, width, generator=draw)
-        products = q.mul_(torch.randn(pairs, width, generator=draw)).sum(dim=1)
-        found.append(Variance(width, products.var().item(), products.std().item()))
+    for d_head in d_heads:
+        q = torch.randn(pairs, d_head, generator=draw)
+        products = q.mul_(torch.randn(pairs, d_head, generator=draw)).sum(dim=1)
+        found.append(Variance(d_head, products.var().item(), products.std().item()))
     return found
 
 
-def saturation(rows: int = ROWS, widths: Sequence[int] = WIDTHS, seed: int = 0) -> list[Saturation]:
+def saturation(rows: int = ROWS, d_heads: Sequence[int] = D_HEADS, seed: int = 0) -> list[Saturation]:
     """What softmax makes of rows of 64 scores, divided by the square root of d and not.
 
     Each row is a query of its own over keys of its own.
     """
     draw, found = torch.Generator().manual_seed(seed), []
     gradients = torch.Generator().manual_seed(seed + 1)
-    for width in widths:
-        scores = random_scores(rows, width, draw)
+    for d_head in d_heads:
+        scores = random_scores(rows, d_head, draw)
         arriving = torch.randn(scores.shape, generator=gradients)
         found.append(
             Saturation(
-                d=width,
-                divided=row_statistics(scores / math.sqrt(width), arriving),
+                d=d_head,
+                divided=row_statistics(scores / math.sqrt(d_head), arriving),
                 undivided=row_statistics(scores, arriving),
             )
         )
@@ -61,12 +61,12 @@ def measured(measurement_id: str, seed: int) -> list[Variance] | list[Saturation
     return variance(seed=seed) if measurement_id == "scaling-variance" else saturation(seed=seed)
 
 
-def random_scores(rows: int, width: int, draw: torch.Generator) -> Tensor:
+def random_scores(rows: int, d_head: int, draw: torch.Generator) -> Tensor:
     """q.k of standard normal vectors, undivided. shape: -> (N, S)"""
-    queries = torch.randn(rows, width, generator=draw)
+    queries = torch.randn(rows, d_head, generator=draw)
     parts = []
     for some in queries.split(ROWS_AT_ONCE):
-        keys = torch.randn(len(some), KEYS, width, generator=draw)
+        keys = torch.randn(len(some), KEYS, d_head, generator=draw)
         parts.append((keys @ some.unsqueeze(-1)).squeeze(-1))
     return torch.cat(parts)
 
@@ -90,26 +90,24 @@ def row_statistics(scores: Tensor, arriving: Tensor) -> RowStatistics:
     )
 
 
-def check(pairs: int, rows: int, widths: Sequence[int]) -> None:
+def check(pairs: int, rows: int, d_heads: Sequence[int]) -> None:
     """Raises InvalidInput: when one is out of range; the message gives got and allowed."""
     for name, value, low, high in (("pairs", pairs, 2, MAX_PAIRS), ("rows", rows, 1, MAX_ROWS)):
         if not low <= value <= high:
             raise InvalidInput(f"{name} is {value:,}; allowed: {low:,} to {high:,}.")
-    for width in widths:
-        if not 1 <= width <= MAX_WIDTH:
-            raise InvalidInput(f"a width is {width:,}; allowed: 1 to {MAX_WIDTH:,}.")
-        if pairs * width > MAX_NUMBERS:
-            most = MAX_NUMBERS // width
-            raise InvalidInput(
-                f"{pairs:,} pairs of width {width:,}; allowed: at most {most:,} of that width."
-            )
+    for d_head in d_heads:
+        if not 1 <= d_head <= MAX_D_HEAD:
+            raise InvalidInput(f"d is {d_head:,}; allowed: 1 to {MAX_D_HEAD:,}.")
+        if pairs * d_head > MAX_NUMBERS:
+            most = MAX_NUMBERS // d_head
+            raise InvalidInput(f"{pairs:,} pairs with d {d_head:,}; allowed: at most {most:,} pairs.")
 
 
 def random_vectors(
-    pairs: int = PAIRS, rows: int = ROWS, widths: list[int] | None = None, seed: int = 0
+    pairs: int = PAIRS, rows: int = ROWS, d_heads: list[int] | None = None, seed: int = 0
 ) -> RandomVectors:
-    """Both at these widths, by default the chapter's. Raises InvalidInput: as ``check``."""
-    chosen = WIDTHS if widths is None else tuple(widths)
+    """Both at these values of d, by default the chapter's. Raises InvalidInput: as ``check``."""
+    chosen = D_HEADS if d_heads is None else tuple(d_heads)
     check(pairs, rows, chosen)
     return RandomVectors(
         variance=variance(pairs, chosen, seed),

@@ -96,7 +96,7 @@ def slower(model: Transformer, way: str, factor: float) -> Transformer:
         case "linear":
             config = replace(config, rope_stretch=config.rope_stretch * factor)
         case "ntk":
-            config = replace(config, rope_base=ntk_base(config.rope_base, factor, config.head_width))
+            config = replace(config, rope_base=ntk_base(config.rope_base, factor, config.effective_d_head))
     made = Transformer(config).eval()
     checkpoint.restore_model(made, checkpoint.model_tensors(model))
     return made

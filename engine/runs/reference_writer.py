@@ -60,7 +60,7 @@ def vouched_steps(config: ModelConfig) -> int:
     two close tokens, and the next steps multiply what it decided. Between processors its third losses are
     2e-4 apart, its eighth 2e-2. And what the twentieth step would tell, small models tell sooner.
     """
-    if config.score_scale == "none" and config.head_width >= 1024:
+    if config.score_scale == "none" and config.effective_d_head >= 1024:
         return 3
     return 5 if config.n_layer * config.d_model**2 > 100_000 else VOUCHED_STEPS
 

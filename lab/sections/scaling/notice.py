@@ -6,9 +6,9 @@ from lab.bench import Question, Sweep
 from lab.sections.scaling.parts import (
     FROZEN,
     GRADIENT,
+    PAIRS,
     SPREAD,
     WIDEST,
-    WIDTHS,
     figure,
     pair,
     share,
@@ -36,10 +36,10 @@ def late(part: Sweep, name: str, metric: str) -> float | None:
 def helps_from(sweep: Sweep) -> int | None:
     """The narrowest head from which on dividing wins in every row; 0: none; None: a row is missing."""
     wins: dict[int, bool] = {}
-    for row in WIDTHS:
+    for row in PAIRS:
         if (found := winner(*pair(sweep, row))) is None:
             return None
-        width = row.divided.config.head_width
+        width = row.divided.config.effective_d_head
         wins[width] = wins.get(width, True) and found == "divided"
     start = 0
     for width in sorted(wins, reverse=True):

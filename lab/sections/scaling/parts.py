@@ -64,7 +64,7 @@ SCALES_PANELS = (
 
 
 @dataclass(frozen=True)
-class Width:
+class Pair:
     """One row of the sweep: two heads of one d_head that differ in the division only.
 
     divided: the one that divides. experiment: which of the two that the sweep joins asks for it.
@@ -77,7 +77,7 @@ class Width:
     def id(self) -> str:
         """Its name in the URL: "1024", "128-block"."""
         config = self.divided.config
-        return f"{config.head_width}{'-block' if config.d_ff and config.n_head == 1 else ''}"
+        return f"{config.effective_d_head}{'-block' if config.d_ff and config.n_head == 1 else ''}"
 
     @property
     def names(self) -> tuple[str, str]:
@@ -95,7 +95,7 @@ class Width:
     def label(self, budget: str) -> str:
         """ "d_k 128", with what sets it apart: a whole block around it, or steps of its own."""
         config, steps = self.divided.config, self.steps(budget)
-        apart = [f"d_k{NBSP}{config.head_width}"]
+        apart = [f"d_k{NBSP}{config.effective_d_head}"]
         if config.d_ff:
             apart.append("in a block")
         if self.experiment is SCALING_WIDE:
@@ -108,10 +108,10 @@ class Width:
     def short(self) -> str:
         """The same for a button."""
         config = self.divided.config
-        return f"{config.head_width}{', block' if config.d_ff else ''}"
+        return f"{config.effective_d_head}{', block' if config.d_ff else ''}"
 
 
-def _widths() -> Iterator[Width]:
+def _widths() -> Iterator[Pair]:
     """As the chapter has them: first the heads that train longer, then the others."""
     seen = set[str]()
     for experiment in (SCALING_LONG, SCALING):
@@ -121,12 +121,12 @@ def _widths() -> Iterator[Width]:
                 yield row
 
 
-def _rows(experiment: Experiment) -> Iterator[Width]:
-    return (Width(made, experiment) for made in experiment.models if made.id in UNDIVIDED)
+def _rows(experiment: Experiment) -> Iterator[Pair]:
+    return (Pair(made, experiment) for made in experiment.models if made.id in UNDIVIDED)
 
 
-WIDTHS = tuple(_widths())
-WIDEST = WIDTHS[-1]
+PAIRS = tuple(_widths())
+WIDEST = PAIRS[-1]
 AS_WIDE = tuple(_rows(SCALING_WIDE))
 
 
@@ -143,13 +143,13 @@ def parts(
     return found
 
 
-def width_parts(sweep: Sweep, row: Width) -> list[Part]:
+def width_parts(sweep: Sweep, row: Pair) -> list[Part]:
     """The five panels of one width."""
     labels = dict(zip(row.names, KINDS, strict=True))
     return parts(row.of(sweep), row.names, labels, PANELS, rules=sweep.of_the_chapters_text)
 
 
-def worth(sweep: Sweep, width: Width) -> Row:
+def worth(sweep: Sweep, width: Pair) -> Row:
     """How many points of perplexity the division is worth, seed by seed."""
     divided, undivided = pair(sweep, width)
     name = undivided.variant
@@ -162,7 +162,7 @@ def worth(sweep: Sweep, width: Width) -> Row:
     )
 
 
-def pair(sweep: Sweep, width: Width, metric: str = PERPLEXITY) -> tuple[Row, Row]:
+def pair(sweep: Sweep, width: Pair, metric: str = PERPLEXITY) -> tuple[Row, Row]:
     """The divided and the undivided row of a width."""
     part = width.of(sweep)
     divided, undivided = (part.row(name, metric) for name in width.names)
@@ -192,7 +192,7 @@ def winner(divided: Row, undivided: Row) -> str | None:
 def perplexity_table(sweep: Sweep) -> Table:
     """Yours: per width both perplexities, what the division is worth, and the winner."""
     rows = []
-    for row in WIDTHS:
+    for row in PAIRS:
         divided, undivided = pair(sweep, row)
         gain, gap = worth(sweep, row), difference(undivided, divided)
         rows.append(
@@ -219,7 +219,7 @@ def _winner(name: str | None, gap: Gap | None) -> str:
 def scores_table(sweep: Sweep) -> Table:
     """Yours at the end: per width the spread of the scores and the share of rows that froze."""
     rows = []
-    for row in WIDTHS:
+    for row in PAIRS:
         cells = (
             tables.yours(figures, panel.shown)
             for panel in (SPREAD, FROZEN)
@@ -232,10 +232,10 @@ def scores_table(sweep: Sweep) -> Table:
 
 def beside_the_chapter(sweep: Sweep) -> Table:
     """The four columns of the sweep over widths."""
-    return tables.four_columns(sweep, lines(sweep, WIDTHS), "beside the chapter")
+    return tables.four_columns(sweep, lines(sweep, PAIRS), "beside the chapter")
 
 
-def lines(sweep: Sweep, widths: Sequence[Width]) -> list[tables.Line]:
+def lines(sweep: Sweep, widths: Sequence[Pair]) -> list[tables.Line]:
     """What the division is worth at each width, and the chapter's figures of the last."""
     budget = sweep.request.budget
     found = [tables.Line(f"worth, {row.label(budget)}", worth(sweep, row), GAP, points) for row in widths]
@@ -251,7 +251,7 @@ def lines(sweep: Sweep, widths: Sequence[Width]) -> list[tables.Line]:
     return found
 
 
-def caption(sweep: Sweep, widths: Sequence[Width] = WIDTHS) -> str:
+def caption(sweep: Sweep, widths: Sequence[Pair] = PAIRS) -> str:
     """Below the four columns: what they hold, and how far they can be compared."""
     return bench.remarks(
         sweep,
@@ -280,7 +280,7 @@ def budget_line(request: Request) -> None:
 
 def widths_figure(sweep: Sweep, width: Setting[str]) -> Figure:
     """The five panels of the width that is chosen above them."""
-    row = next(row for row in WIDTHS if row.id == width.value)
+    row = next(row for row in PAIRS if row.id == width.value)
     budget = sweep.request.budget
     found = bench.small_multiples(
         "One head while it trains",

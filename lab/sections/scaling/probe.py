@@ -14,7 +14,7 @@ from lab.words import MINUS, NBSP, quantity
 
 PAIRS = (100, 1_000, 5_000, 20_000, 50_000)
 PAIRS_OF_THE_CHAPTER = 20_000
-WIDTHS = (*measurements.WIDTHS, 4096)
+D_HEADS = (*measurements.D_HEADS, 4096)
 SIDES = (("undivided", Style("red")), ("divided", Style("green")))
 
 Numbers = Mapping[str, Mapping[str, float | None]]
@@ -50,19 +50,19 @@ PANELS = (
 
 
 def up_to(widest: int) -> tuple[int, ...]:
-    """The widths from the narrowest to this one."""
-    return tuple(width for width in WIDTHS if width <= widest)
+    """The values of d from the least to this one."""
+    return tuple(d_head for d_head in D_HEADS if d_head <= widest)
 
 
-def variance_table(widths: Sequence[int], measured: RandomVectors | None) -> Table:
+def variance_table(d_heads: Sequence[int], measured: RandomVectors | None) -> Table:
     """Variance and standard deviation of the scores: the chapter's digits, the reference's and yours."""
     yours = {measured.seed: VARIANCE.read(measured.variance)} if measured else {}
     lines = [
-        tables.Line(label, untrained.row(VARIANCE, f"d-{width}", metric, yours), metric, tiny)
-        for width in _shown(widths, measured)
+        tables.Line(label, untrained.row(VARIANCE, f"d-{d_head}", metric, yours), metric, tiny)
+        for d_head in _shown(d_heads, measured)
         for metric, label in (
-            ("variance", f"{width:,}, σ²"),
-            ("std", f"{width:,}, σ :gray[√d = {width**0.5:.0f}]"),
+            ("variance", f"{d_head:,}, σ²"),
+            ("std", f"{d_head:,}, σ :gray[√d = {d_head**0.5:.0f}]"),
         )
     ]
     return tables.compared(lines, "width d", comparable=as_the_chapter(measured))
@@ -73,13 +73,13 @@ def as_the_chapter(measured: RandomVectors | None) -> bool:
     return measured is not None and measured.pairs == PAIRS_OF_THE_CHAPTER
 
 
-def _shown(widths: Sequence[int], measured: RandomVectors | None) -> Sequence[int]:
+def _shown(d_heads: Sequence[int], measured: RandomVectors | None) -> Sequence[int]:
     """What was measured; before, what would be."""
-    return [row.d for row in measured.variance] if measured else widths
+    return [row.d for row in measured.variance] if measured else d_heads
 
 
 def saturation_parts(measured: RandomVectors | None) -> list[Part]:
-    """Four panels over the width, undivided and divided."""
+    """Four panels over d, undivided and divided."""
     rows = measured.saturation if measured else []
     found = []
     for panel in PANELS:
@@ -91,13 +91,13 @@ def saturation_parts(measured: RandomVectors | None) -> list[Part]:
     return found
 
 
-def across(widths: Sequence[int]) -> Across:
-    """The axis of widths."""
-    return Across(field="d", title="width d", first=widths[0], log=True, ticks=tuple(widths))
+def across(d_heads: Sequence[int]) -> Across:
+    """The axis of d."""
+    return Across(field="d", title="width d", first=d_heads[0], log=True, ticks=tuple(d_heads))
 
 
-def saturation_table(widths: Sequence[int], measured: RandomVectors | None) -> Table:
-    """Undivided, then divided, at every width: yours, and in grey the reference."""
+def saturation_table(d_heads: Sequence[int], measured: RandomVectors | None) -> Table:
+    """Undivided, then divided, at every d: yours, and in grey the reference."""
     yours: Numbers = SATURATION.read(measured.saturation) if measured else {}
     found = reference.load(SATURATION.id)
     shipped: Numbers = {
@@ -105,10 +105,10 @@ def saturation_table(widths: Sequence[int], measured: RandomVectors | None) -> T
         for name, row in (found.rows.items() if found else ())
     }
     rows = []
-    for width in _shown(widths, measured):
-        names = (f"undivided-{width}", f"divided-{width}")
+    for d_head in _shown(d_heads, measured):
+        names = (f"undivided-{d_head}", f"divided-{d_head}")
         for label, figures, look in (
-            (f"{width:,}", yours, f"**{{}}**{NBSP}: {{}}"),
+            (f"{d_head:,}", yours, f"**{{}}**{NBSP}: {{}}"),
             (":gray[reference]", shipped, f":gray[{{}}{NBSP}: {{}}]"),
         ):
             if figures is shipped and names[0] not in shipped:
@@ -124,12 +124,15 @@ def saturation_table(widths: Sequence[int], measured: RandomVectors | None) -> T
 
 
 def chapter_table(measured: RandomVectors | None) -> Table:
-    """The chapter's figures on frozen rows, the reference's, and yours where such a width was measured."""
+    """The chapter's figures on frozen rows, the reference's, and yours where such a d was measured."""
     yours = {measured.seed: SATURATION.read(measured.saturation)} if measured else {}
     listed = (
         ("rows over 0.99, undivided, 1024", "undivided-1024", "frozen_share", share),
         ("effective tokens, undivided, 256", "undivided-256", "effective_tokens", figure),
-        *((f"trace, divided, {width}", f"divided-{width}", "trace", brief) for width in measurements.WIDTHS),
+        *(
+            (f"trace, divided, {d_head}", f"divided-{d_head}", "trace", brief)
+            for d_head in measurements.D_HEADS
+        ),
     )
     lines = [
         tables.Line(label, untrained.row(SATURATION, variant, metric, yours), metric, write)

@@ -10,7 +10,7 @@ from lab.bench import Sweep, Table
 from lab.bench.tables import number
 from lab.charts.lines import Across, Curve, Line
 from lab.charts.panels import Panel, Part
-from lab.sections.scaling.parts import ENTROPY, FROZEN, LOSS, SPREAD, WIDTHS, Width, figure, share
+from lab.sections.scaling.parts import ENTROPY, FROZEN, LOSS, PAIRS, SPREAD, Pair, figure, share
 from lab.shell.styles import Style
 from lab.words import NBSP, quantity
 
@@ -51,7 +51,7 @@ def named(text: str) -> str:
 
 def collapsed_runs(sweep: Sweep) -> dict[str, Run]:
     """Finished undivided runs of a sweep by name, the widest first."""
-    undivided = {row.names[1] for row in WIDTHS}
+    undivided = {row.names[1] for row in PAIRS}
     found = [
         run
         for digest, spec in sweep.wanted.items()
@@ -59,7 +59,7 @@ def collapsed_runs(sweep: Sweep) -> dict[str, Run]:
         and (run := sweep.measured.get(digest)) is not None
         and run.state == "done"
     ]
-    found.sort(key=lambda run: (-run.spec.config.head_width, run.spec.seed))
+    found.sort(key=lambda run: (-run.spec.config.effective_d_head, run.spec.seed))
     return {f"{_width(run).id}-{run.spec.seed}": run for run in found}
 
 
@@ -68,9 +68,9 @@ def titled(run: Run) -> str:
     return f"d_k {_width(run).short}, seed {run.spec.seed}"
 
 
-def _width(run: Run) -> Width:
+def _width(run: Run) -> Pair:
     """The row of the sweep that an undivided run belongs to."""
-    return next(row for row in WIDTHS if row.names[1] == run.spec.variant)
+    return next(row for row in PAIRS if row.names[1] == run.spec.variant)
 
 
 def divided_all_along(sweep: Sweep, collapsed: Run) -> Run | None:
