@@ -1,19 +1,23 @@
 """Live probes: what is measured on fixed weights while the page is open, by the warm worker."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from engine.chapter.definitions import Experiment
 from engine.probes import client
 from engine.probes.client import Answer, ProbeBug
 from engine.probes.registry import Probe
 from engine.system.errors import LabError
-from lab.shell.frame import MEASURE
-from lab.words import MINUS, plain
+from lab import weights
+from lab.settings import Settings
+from lab.shell import frame
+from lab.weights import Opened
+from lab.words import MINUS, plain, quantity
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -39,12 +43,52 @@ def beside(body: Callable[[], None]) -> None:
 def section(title: str, lead: str, name: str, *, below: bool = False) -> Iterator[None]:
     """The head of a live section: its question, what is done, and a row for its settings and its button.
 
-    name: of the row among the page's. below: whether the section is a part of the one before.
+    name: of the row among the page's. below: as to ``frame.heading``.
     """
-    (st.subheader if below else st.header)(title, anchor=False)
-    st.markdown(lead, width=MEASURE)
+    frame.heading(title, lead, below=below)
     with st.container(horizontal=True, vertical_alignment="bottom", key=f"instruments-{name}"):
         yield
+
+
+def look(
+    title: str,
+    lead: str,
+    settings: Settings,
+    name: str,
+    probe: Probe[R],
+    draw: Callable[[R, Opened], None],
+    *,
+    models: tuple[Experiment, Sequence[str]] | None = None,
+    controls: Callable[[], None] = lambda: None,
+    arguments: Callable[[Opened], dict[str, Any] | None] = weights.needed,
+    button: str = "",
+    below: bool = False,
+) -> None:
+    """A whole section on one probe, in a fragment of its own.
+
+    name: of its row and its switch among the page's. draw: what was found, and in which weights. models: an
+    experiment and the variants of it that are opened. controls: draws its settings. arguments: of the probe,
+    given the models that are there; None where it needs more. button: its label, where the probe waits for
+    a press.
+    """
+
+    def body() -> None:
+        key = settings.key(name)
+        with section(title, lead, name, below=below):
+            controls()
+            opened = weights.chosen(key, *models) if models else {}
+            given = arguments(opened)
+            asked = now = (given, opened)
+            if button and given is not None:
+                share = len(opened) / len(models[1]) if models else 1
+                asked = pressed(button, key, now, probe.seconds * share)
+        if given is None or asked is None:
+            return
+        outdated(asked, now)
+        if (found := attempt(st.empty(), probe, **asked[0])) is not None:
+            draw(found, asked[1])
+
+    beside(body)
 
 
 def ask(probe: Probe[R], meanwhile: Callable[[], object] = lambda: None, **arguments: Any) -> Answer[R]:
@@ -108,3 +152,8 @@ def outdated(asked: object, now: object) -> None:
 def tiny(value: float) -> str:
     """A very small difference: "2.98e−08"."""
     return "0" if value == 0 else f"{value:.2e}".replace("-", MINUS)
+
+
+def small(value: float) -> str:
+    """A spread or a difference: "0.381", "5.96e−07"."""
+    return quantity(value, 3) if value >= 0.001 else tiny(value)

@@ -7,11 +7,12 @@ reader's own once they choose so, or have trained it at the chapter's budget.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from engine.chapter import reference
-from engine.chapter.experiments import EXPERIMENTS
+from engine.chapter.experiments import EXPERIMENTS, Experiment
 from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.runs.store import Run, open_store
@@ -30,6 +31,9 @@ class Weights:
     seed: int
     of_the_chapters_budget: bool = False
     run: Run | None = None
+
+
+Opened = dict[str, Weights]  # by variant
 
 
 def shipped(experiment_id: str, variant_id: str) -> Weights | None:
@@ -86,11 +90,10 @@ def _name(key: str, usual: str) -> str:
     return f"{key}.weights.{usual.lower()}"
 
 
-def chosen(key: str, experiment_id: str, variants: Sequence[str]) -> dict[str, Weights]:
+def chosen(key: str, experiment: Experiment, variants: Sequence[str]) -> Opened:
     """The models of a probe by variant, as its switch says; without those that there are none of."""
-    experiment = EXPERIMENTS[experiment_id]
     yours = {name: found for name in variants if (found := own(experiment.variant(name).config))}
-    ready = {name: found for name in variants if (found := shipped(experiment_id, name))}
+    ready = {name: found for name in variants if (found := shipped(experiment.id, name))}
     return yours if switch(key, usual(ready, list(yours.values()))) == YOURS else ready
 
 
@@ -100,7 +103,18 @@ def missing(found: object, what: str = "model") -> None:
         st.markdown(f"There is no trained {what} here. Train it above, or choose the other weights.")
 
 
-def whose(found: dict[str, Weights]) -> str:
+def needed(opened: Opened) -> dict[str, Any] | None:
+    """The models as a probe takes them; None where there are none, which is said."""
+    missing(opened)
+    return {"weights": paths(opened)} if opened else None
+
+
+def paths(opened: Opened) -> dict[str, Path]:
+    """Their checkpoints."""
+    return {name: one.path for name, one in opened.items()}
+
+
+def whose(found: Opened) -> str:
     """Where the weights of several models come from, in one line."""
     said = {name: one.whose for name, one in found.items()}
     if len(set(said.values())) == 1:

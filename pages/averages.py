@@ -51,11 +51,10 @@ def notice(now: Sweep) -> str:
 
 def order() -> None:
     """Two sentences of the same words, through the average with and without positions."""
-    st.header("Who bit whom?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Who bit whom?",
         "A mean does not ask in which order its terms came. Type two sentences of the same words: the "
         "trained average gives both the same summary, and so the same guess at the next token.",
-        width=frame.MEASURE,
     )
     with st.container(horizontal=True, vertical_alignment="bottom"):
         first.draw(width=400)
@@ -66,11 +65,10 @@ def order() -> None:
 
 def paragraph() -> None:
     """A paragraph that the reader shuffles by hand."""
-    st.header("Shuffle a paragraph", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Shuffle a paragraph",
         "Move the words about as you like, by hand or all at once. As long as none is lost, the average’s "
         "prediction does not move.",
-        width=frame.MEASURE,
     )
     yours, shuffled = settings.key("paragraph"), settings.key("shuffled")
     hold(yours, PARAGRAPH)
@@ -93,11 +91,10 @@ def _shuffle(source: str, target: str) -> None:
 
 def dilution() -> None:
     """How little of a mean is the token it stands at."""
-    st.header("How much of the mean is the current token?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "How much of the mean is the current token?",
         "At position t the mean has t terms, and the token that is there now is one of them. Added to the "
         "mean instead of lost in it, the same token never falls below half of what the model sees.",
-        width=frame.MEASURE,
     )
     position.draw(width=bench.HALF)
     t = position.value

@@ -24,34 +24,31 @@ WRITING = "Writing 60 tokens with each model"
 
 def worth(now: Sweep) -> None:
     """What every part buys beside its parent, and what the chapter says of it."""
-    st.header("What does each part buy?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "What does each part buy?",
         "Every rung is one field away from its parent, so the difference of the two is what that field is "
         "worth: points of held-out perplexity taken off, and points per thousand parameters added.",
-        width=frame.MEASURE,
     )
     view.worth(now)
 
 
 def by_heart(now: Sweep) -> None:
     """Two blocks: better on their own text, worse on any other."""
-    st.header("Why are two blocks worse than one?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Why are two blocks worse than one?",
         "The second block has seen the same text as often as the first. Follow both, and one block with "
         "dropout, on text that was held out and on the batches that they train on.",
-        width=frame.MEASURE,
     )
     view.by_heart(now)
 
 
 def dropout(ladder: Sweep) -> None:
     """The same two models after one pass over the text and after many. ladder: at the chosen budget."""
-    st.header("Is dropout worth it after one pass, and after many?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Is dropout worth it after one pass, and after many?",
         "A block without dropout and one with, at both budgets: the quick one goes over Shakespeare about "
         "once, the chapter’s about sixty times. Steps and learning rate differ between the two, and nothing "
         "but the dropout within each.",
-        width=frame.MEASURE,
     )
     sweeps = [bench.requested(ladder.request.with_budget(name), LADDER) for name in LADDER.budgets]
     specs = [spec for sweep, _ in sweeps for spec in sweep.wanted.values() if spec.variant in parts.DROPOUT]
@@ -68,11 +65,10 @@ def dropout(ladder: Sweep) -> None:
 
 def sizes() -> None:
     """Where the parameters are, rung by rung and at any width."""
-    st.header("Where are the parameters?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Where are the parameters?",
         "Attention has four square matrices and the feed-forward as much as eight, so two thirds of a block "
         "are in the part that looks at one position only. Choose a width: the share stays.",
-        width=frame.MEASURE,
     )
     with st.container(horizontal=True, gap="medium", key="results-sizes"):
         with st.container(width=bench.TABLE_WIDTH):
@@ -107,7 +103,7 @@ def norms() -> None:
 def probe(name: str, title: str, lead: str, draw: Callable[[Block], None]) -> None:
     """A section on one block, and what is drawn of it. name: of its row."""
     with probes.section(title, lead, name):
-        opens = weights.chosen(settings.key(name), LADDER.id, ("block",)).get("block")
+        opens = weights.chosen(settings.key(name), LADDER, ("block",)).get("block")
     if found := probes.attempt(st.empty(), BLOCK, weights=opens.path if opens else None):
         draw(found)
         whose = opens.whose if opens else "as torch draws them, seed 0; no trained block is here yet"
@@ -116,11 +112,10 @@ def probe(name: str, title: str, lead: str, draw: Callable[[Block], None]) -> No
 
 def build(ladder: Sweep) -> None:
     """The reader's own rung: parts to toggle, one button, its figure beside the nearest rung."""
-    st.header("Build a rung of your own", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Build a rung of your own",
         "It begins as the chapter’s block. Change any part: trained on the budget, seeds and text chosen "
         "above, it joins the curves and the table at the top.",
-        width=frame.MEASURE,
     )
     rung.draw()
     refused = f":red[{plain(refusal[:1].upper() + refusal[1:])}]" if refusal else None

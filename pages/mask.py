@@ -30,11 +30,10 @@ WIDE, NARROW, MAP = 640, 448, 352  # px
 
 def three_ways() -> None:
     """A loop, a matrix product and a softmax of equal scores."""
-    st.header("Three ways to one average", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Three ways to one average",
         "The mean of everything up to t looks like a loop. It is one product with a triangle whose rows sum "
         "to 1, and that triangle is the softmax of equal scores with −∞ above the diagonal.",
-        width=frame.MEASURE,
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-ways"):
         tokens.draw(width="content")
@@ -66,11 +65,10 @@ def _about(found: masks.ThreeWays) -> str:
 
 def grid() -> None:
     """Scores to edit, and everything that follows from them."""
-    st.header("Any scores, and what softmax makes of them", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Any scores, and what softmax makes of them",
         "Equal scores give equal weights. Type others: mask, softmax and the means of the six values follow. "
         "Then multiply them all.",
-        width=frame.MEASURE,
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-grid"):
         score_grid.choose(settings)
@@ -132,11 +130,10 @@ def _read_out(scores: masks.Array, once: masks.Mixture, now: masks.Mixture, time
 
 def mask_value() -> None:
     """Which number stands for "never", and in which type."""
-    st.header("Which value should a mask use?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Which value should a mask use?",
         "A mask needs a score that the softmax turns into 0. −∞ does so by definition; a large negative "
         "number does as long as no score comes near it and the type can hold it.",
-        width=frame.MEASURE,
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-values"):
         number_type.draw(width="content")
@@ -195,11 +192,10 @@ def _remedies(found: Sequence[EmptyRow]) -> str:
 
 def leak_test() -> None:
     """A model trained without the mask, and what it writes."""
-    st.header("How good is a model that sees the answer?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "How good is a model that sees the answer?",
         "One head with its mask and the same head without. Both predict the next token at every position; "
         "one of them can look it up.",
-        width=frame.MEASURE,
     )
     bench.train(
         MASK,
@@ -214,9 +210,10 @@ def leak_test() -> None:
 
 def cheat() -> None:
     """What a model without a mask writes."""
-    st.subheader("What does the model without a mask write?", anchor=False)
-    st.markdown(
-        "Writing, no model has the answer before it: the next token does not exist yet.", width=frame.MEASURE
+    frame.heading(
+        "What does the model without a mask write?",
+        "Writing, no model has the answer before it: the next token does not exist yet.",
+        below=True,
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-write"):
         prompt.draw(width=400)

@@ -103,11 +103,10 @@ def before(request: Request) -> None:
 
 def during(sweep: Sweep, last: int) -> None:
     """The gradients of the reader's own runs, block by block, at one step."""
-    st.header("While it trains", anchor=False)
-    st.markdown(
+    frame.heading(
+        "While it trains",
         "Every tenth step of your runs above recorded how much gradient reached W_Q, W_K and W_V of each "
         "block. Move the step to where post-norm breaks.",
-        width=frame.MEASURE,
     )
     if step.value > last:  # of a longer budget
         st.markdown(f":orange[Step {step.value:,} is beyond this budget’s {last:,}. Used: {last:,}.]")
@@ -127,11 +126,10 @@ def during(sweep: Sweep, last: int) -> None:
 
 def breaking(request: Request) -> None:
     """Post-norm over learning rates or warmups."""
-    st.header("Where does post-norm break?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Where does post-norm break?",
         "Train post-norm at one warmup over five learning rates, or at one rate over five warmups. Each such "
         "row adds a line to the first figure.",
-        width=frame.MEASURE,
     )
     cut = Cut(over.value, warmup.value, rate.value)
     _presets(cut)

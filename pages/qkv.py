@@ -71,11 +71,10 @@ def tokens(sentence: str) -> list[str]:
 
 def inside() -> None:
     """A trained head and an untrained one on the reader's sentence."""
-    st.header("Inside one head", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Inside one head",
         "Type a sentence and follow it through a trained head and, beside it, the same head before its first "
         "step of training.",
-        width=frame.MEASURE,
     )
     settings.again("row")
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -93,7 +92,7 @@ def _last_row() -> None:
 
 def _sides(sentence: str) -> list[Side]:
     """The heads that there are: trained, if there are such weights, and untrained."""
-    found = weights.chosen(settings.key("look"), QKV.id, ("head-added",)).get("head-added")
+    found = weights.chosen(settings.key("look"), QKV, ("head-added",)).get("head-added")
     weights.missing(found, "head")
     fresh = probes.attempt(st.empty(), ATTENTION, text=sentence)
     if fresh is None:  # a sentence that does not fit fits neither

@@ -26,11 +26,10 @@ EXTRA = ids(*(made for made in SCALES.models if made.id not in SCALING.variants)
 
 def rescue(sweep: Sweep) -> None:
     """A collapsed head, the division put back, trained on."""
-    st.header("Can a collapsed head be rescued?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Can a collapsed head be rescued?",
         "Take the final weights of an unscaled head, put the division back, and train on, for as many steps "
         "again and with a fresh optimiser. Only the scale differs.",
-        width=frame.MEASURE,
     )
     runs = scaling_rescue.collapsed_runs(sweep)
     if not runs:
@@ -65,11 +64,10 @@ def rescue(sweep: Sweep) -> None:
 
 def random_vectors() -> None:
     """Variance, saturation and Jacobian of vectors that nobody trained."""
-    st.header("Before any training: random vectors", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Before any training: random vectors",
         "Draw queries and keys from a standard normal distribution. How wide are their products, and what "
         "does a softmax over 64 of them let through, with the division and without?",
-        width=frame.MEASURE,
     )
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-vectors"):
         pairs.draw(width=260)
@@ -136,12 +134,11 @@ def as_wide(request: Request) -> None:
 
 def other_scales(request: Request) -> None:
     """What else might keep a wide head soft."""
-    st.header("Divide by something else?", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Divide by something else?",
         "By d_k itself; by a number that the head learns; or by √d_k, with queries and keys brought to one "
         "length first (QK-norm). The three beside the two heads of d_k 1024 above, on the same budget, seeds "
         "and text.",
-        width=frame.MEASURE,
     )
     labels = parts.SCALES_LABELS
     beside(SCALES, request, "scales", EXTRA, labels, parts.SCALES_PANELS, parts.scales_tables)

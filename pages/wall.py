@@ -33,22 +33,20 @@ results.figures(chosen, found)
 results.compared(chosen, found, first.value, time.value)
 results.code()
 
-st.header("Find my wall", anchor=False)
-st.markdown(
+frame.heading(
+    "Find my wall",
     "How long a text fits a card, exactly? The page’s own code runs on tensors that have a size and no data, "
     "and halves its way to the last length that fits. Nothing is allocated. Guess first.",
-    width=frame.MEASURE,
 )
 predicted = card.asked(settings, chosen)
 card.drawn(predicted)
 pair = card.for_real(settings, chosen, small, predicted) if predicted else None
 around = rows.look(pair)
 
-st.header("What it costs in a whole model", anchor=False)
-st.markdown(
+frame.heading(
+    "What it costs in a whole model",
     "A model is more than its attention. In GPT-2’s shapes, how much of the work is attention, and how much "
     "of what a block stores for the backward pass, as the text grows?",
-    width=frame.MEASURE,
 )
 with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-cost"):
     shape.draw()

@@ -27,11 +27,10 @@ def words(_: Request) -> None:
 
 def two_sentences() -> None:
     """Which model, which sentences, and how they differ inside; the sections below follow."""
-    st.header("Two sentences, one word", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Two sentences, one word",
         "Choose who crosses what, and two adjectives. Both sentences go through the model; what differs "
         "between their maps is that one word’s doing. All maps share one scale.",
-        width=frame.MEASURE,
     )
     chosen = probe.Chosen(settings, sweep)
     chosen.draw()
@@ -48,11 +47,10 @@ def inside_of(chosen: probe.Chosen) -> Inside:
 
 def over_seeds() -> None:
     """Whether the circuit forms always, sometimes, or by another route."""
-    st.header("Over seeds", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Over seeds",
         "Does training always end in the same circuit? Two blocks, on the seeds that no setting was chosen "
         "on, each scored as above.",
-        width=frame.MEASURE,
     )
     seeds.show(settings, setup.request, count)
 

@@ -352,10 +352,8 @@ def test_the_leak_of_the_mask(probes):
 
 def test_without_weights_the_probes_say_what_to_do(text, probes_here):
     page = opened()
-    for name in ("places", "rescaled", "knowledge"):
-        page.button(key=f"positions.{name}").click()
-    words = said(rerun(page))
-    assert words.count("There is no trained model here. Train it above") == 4
+    assert said(page).count("There is no trained model here. Train it above") == 4
+    assert [button.label for button in page.button] == ["Train five models", "Another order"]
     assert probes_here.names == ["positions-diagonals", "positions-order"], "which need none"
 
 

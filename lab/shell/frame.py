@@ -33,6 +33,15 @@ def header(section: Section, question: str, lead: str, settings: Settings | None
         settings.keep_place()
 
 
+def heading(title: str, lead: str, *, below: bool = False) -> None:
+    """The head of a section: its question, and what is done to answer it.
+
+    below: whether it is a part of the one before.
+    """
+    (st.subheader if below else st.header)(title, anchor=False)
+    st.markdown(lead, width=MEASURE)
+
+
 def footer(section: Section, settings: Settings | None = None) -> None:
     """The end of a page: what can be said once all of it is drawn, and links to its neighbours.
 

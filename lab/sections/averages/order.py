@@ -16,7 +16,7 @@ from lab.words import plain, visible
 
 def order_blindness(key: str, variants: Sequence[str], first: str, second: str) -> None:
     """Both texts through each variant. key: of the switch that says whose weights."""
-    found = weights.chosen(key, AVERAGES.id, variants)
+    found = weights.chosen(key, AVERAGES, variants)
     with st.container(horizontal=True):
         for name in variants:
             with st.container(width=probes.WIDTH):

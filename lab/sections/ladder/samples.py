@@ -25,7 +25,7 @@ def models(key: str, own: ModelConfig | None) -> Models:
 
     key: of the switch that says whose.
     """
-    found = weights.chosen(key, LADDER.id, LADDER.variants)
+    found = weights.chosen(key, LADDER, LADDER.variants)
     mine = {OWN: weights.own(own)} if own else {}
     return {**{name: found.get(name) for name in LADDER.variants}, **mine}
 

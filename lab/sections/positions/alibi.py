@@ -4,10 +4,14 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from lab.charts import lines
+import streamlit as st
+
+from lab.bench import HALF
+from lab.charts import drawing, lines
 from lab.charts.axes import COLOR, GRAY, dot, hover, levels, rows, x_axis, y_axis
 from lab.charts.drawing import Spec, compiled, fed
 from lab.charts.lines import BELOW, Across, Curve, Frame, Line, edge
+from lab.shell import frame
 from lab.shell.styles import Style
 from lab.words import count, quantity
 
@@ -63,6 +67,18 @@ def in_words(heads: int) -> str:
         f"{said}. The steepest head halves a weight every {quantity(steep)} tokens, the flattest every "
         f"{quantity(flat)}."
     )
+
+
+def draw(heads: int) -> None:
+    """The slopes of that many heads and what they leave, side by side; then in words."""
+    with st.container(horizontal=True, gap="medium", key="figure-slopes"):
+        with st.container(width=HALF, gap=None):
+            st.markdown(":small[**Slope of each head** :gray[log scale; grey: the plain formula]]")
+            drawing.draw(slopes_chart(heads), key="positions.slopes")
+        with st.container(width=HALF, gap=None):
+            st.markdown(":small[**What the penalty leaves of a weight** :gray[a line a head]]")
+            drawing.draw(reach_chart(heads), key="positions.reach")
+    st.markdown(in_words(heads), width=frame.MEASURE)
 
 
 def slopes_chart(heads: int) -> Spec:

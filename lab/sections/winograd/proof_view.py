@@ -16,11 +16,10 @@ from lab.words import plain
 
 def show(inside: Inside) -> None:
     """All of it, of the model and sentences that were set when the button was pressed."""
-    st.header("Proof", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Proof",
         "A map is a picture. These are interventions: take a head away, put a value of the other sentence "
         "in, read the stream early, add up what each part wrote.",
-        width=frame.MEASURE,
     )
     if not inside.ready():
         return
@@ -59,10 +58,10 @@ def _ablation(circuit: Roles) -> None:
 
 def _patching(inside: Inside, found: Proof) -> None:
     a, b = (one.adjective for one in found.attribution)
-    st.subheader("Patched from the other sentence", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Patched from the other sentence",
         "Restored logit difference: 0 as in the sentence with the second adjective, 1 as with the first.",
-        width=frame.MEASURE,
+        below=True,
     )
     key = strip.key("scores", 1.0, inside.colors, "restored")
     figure.draw(key, "winograd.key.restored", inside.colors, still=True)

@@ -51,10 +51,9 @@ def two_sentences(inside: Inside) -> Maps | None:
 
 def block_one(inside: Inside, found: Maps | None) -> None:
     """The scores that cannot move. found: the maps."""
-    st.header("Why block 1 cannot know", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Why block 1 cannot know",
         "Change the adjective and look at block 1’s raw scores where the answer is due, before the softmax.",
-        width=frame.MEASURE,
     )
     if found is None:
         st.markdown(":small[:gray[These numbers come with the maps above.]]")
@@ -70,12 +69,11 @@ def block_one(inside: Inside, found: Maps | None) -> None:
 
 def cut(inside: Inside) -> None:
     """The circuit as a graph; one edge cut."""
-    st.header("Cut one edge", anchor=False)
-    st.markdown(
+    frame.heading(
+        "Cut one edge",
         "Below the words, above them each block’s heads; a line is a look, as wide as its weight, and in ink "
         "where the answer loses a fifth of its logit difference without it. Click one: it is cut, and the "
         "rest of that row renormalised.",
-        width=frame.MEASURE,
     )
     inside.settings.again("edge")
     if not inside.ready():
