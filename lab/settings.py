@@ -251,12 +251,7 @@ class Settings:
             self.seed(name, *self._seeds[name])
 
     def _parsed(
-        self,
-        name: str,
-        given: list[str],
-        parse: Callable[[str], T],
-        default: D,
-        write: Callable[[Any], str],
+        self, name: str, given: list[str], parse: Callable[[str], T], default: D, write: Callable[[Any], str]
     ) -> tuple[T | D, str | None]:
         if not given:
             return default, None

@@ -248,12 +248,7 @@ multiplied = settings.choice(
 )
 number_type = settings.choice("type", "Type", parts.TYPES, "float32")
 score_size = settings.choice(
-    "size",
-    "Size of the scores (standard deviation)",
-    SIZES,
-    "10000",
-    shown=parts.size_label,
-    widget="slider",
+    "size", "Size of the scores (standard deviation)", SIZES, "10000", shown=parts.size_label, widget="slider"
 )
 prompt = settings.text("prompt", "Begins with", "ROMEO: I will", max_chars=200)
 

@@ -194,11 +194,7 @@ frame.header(
     settings,
 )
 sweep = bench.train(
-    NORM_PLACEMENT,
-    settings,
-    questions=bench.best_and_worst(NORM_PLACEMENT),
-    under=budget_line,
-    notice=notice,
+    NORM_PLACEMENT, settings, questions=bench.best_and_worst(NORM_PLACEMENT), under=budget_line, notice=notice
 )
 frame.sources((PRE_NORM, POST_NORM), "The code of the two, and what differs")
 probes.beside(partial(before, sweep.request))

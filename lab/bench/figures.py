@@ -39,9 +39,7 @@ def chart_lines(sweep: Sweep) -> list[Line]:
 
 
 def perplexity(
-    sweep: Sweep,
-    low: float | None = None,
-    drawn: Callable[[Sweep], Sequence[Line]] = chart_lines,
+    sweep: Sweep, low: float | None = None, drawn: Callable[[Sweep], Sequence[Line]] = chart_lines
 ) -> Figure:
     """Held-out perplexity over the steps. low: as in ``chart_frame``. drawn: the lines."""
     experiment = sweep.experiment

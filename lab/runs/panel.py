@@ -72,13 +72,7 @@ def _actions(store: Store, run: Entry, sheet: Sheet, select: Select) -> None:
                 args=(store, run),
             )
         if run.state in RESUMABLE and sheet.goes_on:
-            st.button(
-                "Resume",
-                key="runs.resume",
-                type="primary",
-                on_click=_resume,
-                args=(store, run),
-            )
+            st.button("Resume", key="runs.resume", type="primary", on_click=_resume, args=(store, run))
         if run.state in ENDED:
             st.button(
                 "Run again",

@@ -44,9 +44,7 @@ def draw(
         alt="Runs",
         column_config={
             "state": column.MultiselectColumn(
-                width=104,
-                options=view.SHOWN_STATES,
-                color=[COLORS[state] for state in view.SHOWN_STATES],
+                width=104, options=view.SHOWN_STATES, color=[COLORS[state] for state in view.SHOWN_STATES]
             ),
             "run": column.NumberColumn(width=52, format="#%d", alignment="left"),
             "experiment": column.TextColumn(width=122),

@@ -153,11 +153,7 @@ def _curve(directory: Path, stamp: Stamp, figure: str) -> Curve:  # noqa: ARG001
                 with suppress(ValueError, KeyError):
                     record = json.loads(line)
                     points.append(
-                        (
-                            int(record["step"]),
-                            record.get(figure),
-                            record.get("validation_loss_nats"),
-                        )
+                        (int(record["step"]), record.get(figure), record.get("validation_loss_nats"))
                     )
     return tuple(points)
 

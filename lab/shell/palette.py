@@ -77,9 +77,5 @@ def current() -> Palette:
     named = next((name for name in NAMES if palette(name).paper.lower() == seen), None)
     chosen = palette(named or ("dark" if st.context.theme.type == "dark" else "light"))
     watch = component("attention_lab.palette", js=_WATCH)
-    watch(
-        key="palette",
-        data={"background": seen or chosen.paper.lower()},
-        on_background_change=lambda: None,
-    )
+    watch(key="palette", data={"background": seen or chosen.paper.lower()}, on_background_change=lambda: None)
     return chosen

@@ -33,13 +33,7 @@ LOSS = "loss_nats"
 LOW, HIGH = 150, 700
 # In the order of the values: red is no warmup, and the rate that is too high.
 _SLOTS = {
-    "warmup": (
-        Style("red", "dashed"),
-        Style("orange"),
-        Style("violet"),
-        Style("blue"),
-        Style("ink"),
-    ),
+    "warmup": (Style("red", "dashed"), Style("orange"), Style("violet"), Style("blue"), Style("ink")),
     "rate": (Style("gray"), Style("blue"), Style("violet"), Style("orange"), Style("red")),
 }
 
@@ -337,10 +331,7 @@ def _edge(cut: Cut, good: Sequence[Cell], bad: Sequence[Cell]) -> str:
 
 def preset_of(cut: Cut) -> Preset | None:
     """The preset that a cut is, whichever cell of it the sliders stand at."""
-    return next(
-        (one for one in PRESETS if one.cut.over == cut.over and one.cut.cells == cut.cells),
-        None,
-    )
+    return next((one for one in PRESETS if one.cut.over == cut.over and one.cut.cells == cut.cells), None)
 
 
 def size_line() -> str:

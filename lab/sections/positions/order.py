@@ -89,8 +89,7 @@ def _knowledge_table(found: Knowledge) -> Table:
             perplexities = (number(past) for past in (one.ordered, one.shuffled))
             rows.append((f"{dot(name)}{NBSP}{plain(variant(name).title)}", *reads, *perplexities))
     return Table(
-        ("trained on 64 tokens", "position decoded", "mask taken off", "past in order", "past shuffled"),
-        rows,
+        ("trained on 64 tokens", "position decoded", "mask taken off", "past in order", "past shuffled"), rows
     )
 
 

@@ -76,10 +76,7 @@ def time_chart(choice: Choice, found: Measurement) -> Spec:
 
 def together(choice: Choice, found: Measurement) -> Spec:
     """Both, side by side, for a file."""
-    parts = {
-        "Peak memory, MB": memory_chart(choice, found),
-        "Time, ms": time_chart(choice, found),
-    }
+    parts = {"Peak memory, MB": memory_chart(choice, found), "Time, ms": time_chart(choice, found)}
     titled = {
         title: {**spec, "width": EXPORT_WIDTH, "title": {"text": title, "anchor": "start"}}
         for title, spec in parts.items()

@@ -17,10 +17,7 @@ CURVE = tuple(2**power for power in range(7, 21))
 # two norms, their outputs, q, k and v, the heads' mixture, and the feed-forward's hidden layer twice.
 # Source: Korthikanti et al. 2022, section 4.1, without dropout: their 34 bytes less two masks, at 2 each.
 KEPT = 16
-_LINES = {
-    "multiplications": ("multiplications", Style("ink")),
-    "memory": ("kept numbers", Style("red")),
-}
+_LINES = {"multiplications": ("multiplications", Style("ink")), "memory": ("kept numbers", Style("red"))}
 
 REMARK = (
     "Arithmetic, nothing is run. Multiplications: of one token with the whole window in sight, as the ledger "

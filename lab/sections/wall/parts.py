@@ -33,10 +33,7 @@ WIDTHS = (256, 512, 1024)
 DTYPES = tuple(DTYPE_BYTES)
 MASKS = {"causal": "causal", "none": "none"}
 PASSES = {"forward": "forward", "backward": "and back"}
-FIRST_GUESSES = {
-    **{str(n): f"{n:,}" for n in (2048, 4096, 8192, 16_384, 32_768)},
-    "later": "a longer one",
-}
+FIRST_GUESSES = {**{str(n): f"{n:,}" for n in (2048, 4096, 8192, 16_384, 32_768)}, "later": "a longer one"}
 TIME_GUESSES = {"2": "twice as much", "4": "four times", "8": "eight times"}
 QUESTIONS = (
     Question("first", "Before you measure: which row is the first that 8 GB cannot hold?", FIRST_GUESSES),

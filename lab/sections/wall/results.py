@@ -26,12 +26,7 @@ def figures(chosen: Controls, found: Measurement) -> None:
     with st.container(horizontal=True, gap="small", key="figure"):
         for title, note, spec, name in (
             ("Peak memory", "MB; dashed: predicted", charts.memory_chart(choice, found), "memory"),
-            (
-                "Time of a pass",
-                "ms; compare slopes, not machines",
-                charts.time_chart(choice, found),
-                "time",
-            ),
+            ("Time of a pass", "ms; compare slopes, not machines", charts.time_chart(choice, found), "time"),
         ):
             with st.container(width=FIGURE, gap=None):
                 st.markdown(f":small[**{title}** :gray[{note}]]")

@@ -138,7 +138,7 @@ def rows_remark(choice: Choice, found: Measurement) -> str:
     """Below the reader's rows: where, how, and what is not said by a number alone."""
     said = [
         f"One layer, {layer_words(choice.layer)}. ms: median of repeats after a warm-up. Predicted: the same "
-        f"code on tensors without data. MB are 2²⁰ bytes.",
+        f"code on tensors without data. MB are 2²⁰ bytes."
     ]
     if kernel := next((row.backend for row in found.rows if row.backend), None):
         said.append(f"Fused ran the kernel {plain(kernel)}.")
