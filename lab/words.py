@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 
 MINUS, NBSP = "−", "\u00a0"
 
@@ -43,6 +44,11 @@ def quantity(value: float | None, decimals: int | None = None) -> str:
     if decimals is None:
         decimals = 1 if abs(value) < 1000 else 0
     return f"{value:,.{decimals}f}".replace("-", MINUS)
+
+
+def decimals(number: int) -> Callable[[float | None], str]:
+    """A way to write numbers: with that many decimals."""
+    return partial(quantity, decimals=number)
 
 
 def signed(value: float, shown: Callable[[float | None], str] = quantity) -> str:

@@ -9,7 +9,7 @@ from engine.chapter.variants import AVERAGE, AVERAGE_ADDED, AVERAGE_POSITIONS, N
 from lab import bench, probes
 from lab.bench import Sweep, difference
 from lab.charts import drawing, lines
-from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.lines import Across, Curve, Line, Plot
 from lab.sections.averages.order import order_blindness
 from lab.settings import Settings, hold
 from lab.shell import frame
@@ -108,7 +108,7 @@ def dilution() -> None:
 
 
 def _dilution_chart(t: int) -> drawing.Spec:
-    shape = Frame(
+    shape = Plot(
         steps=CONTEXT, low=-0.03, high=1.04, field="share", log=False, form=".0%",
         ticks=(0, 0.25, 0.5, 0.75, 1),
         height=240 - lines.BELOW, across=Across("t", "position t", 1, ticks=(1, 32, 64, 96, 128)),

@@ -15,7 +15,7 @@ from engine.system import paths
 from engine.system.errors import Unavailable
 from lab.charts import axes
 from lab.charts import lines as charts
-from lab.charts.lines import Curve, Frame, Line
+from lab.charts.lines import Curve, Line, Plot
 from lab.shell import export
 from lab.shell.chapter import SECTIONS
 from lab.shell.styles import Style
@@ -23,7 +23,7 @@ from tests.apptest import nodes, open_page, sound
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 RULES = ((59.71, False), (248.05, True), (245.91, True), (60.45, False))
-FRAME = Frame(steps=3000, low=30, high=1280, rules=RULES)
+FRAME = Plot(steps=3000, low=30, high=1280, rules=RULES)
 HEX = re.compile(r"#[0-9a-fA-F]{3,8}\b")
 
 
@@ -59,7 +59,7 @@ def test_a_frame_is_compiled_once_whatever_is_said_of_its_values(monkeypatch):
 
     monkeypatch.setattr(charts, "compiled", compiled)
     for rules, said in (((), str), (RULES, repr)):
-        frame = Frame(steps=777, low=30, high=1280, rules=rules, shown=said)
+        frame = Plot(steps=777, low=30, high=1280, rules=rules, shown=said)
         for progress in (0.1, 0.2):
             charts.line_chart(frame, lines(), progress)
     assert len(heights) == 1
@@ -129,7 +129,7 @@ def test_the_x_axis_is_the_progress_bar():
 def test_close_figures_of_the_chapter_share_a_label():
     labels = [row["text"] for row in charts.line_chart(FRAME, [])["datasets"]["rules"] if row["text"]]
     assert labels == ["chapter 59.71 and 60.45", "chapter about 248 and 246"]
-    quick = Frame(steps=100, low=30, high=1280, rules=RULES[:1], note=", after 3,000 steps")
+    quick = Plot(steps=100, low=30, high=1280, rules=RULES[:1], note=", after 3,000 steps")
     assert charts.line_chart(quick, [])["datasets"]["rules"][-1]["text"].endswith("after 3,000 steps")
 
 

@@ -21,7 +21,7 @@ from engine.system.errors import Unavailable
 from lab.sections.wall import charts as wall_charts
 from lab.sections.wall import cost, find, parts, sentences, tables
 from lab.sections.wall import rows as wall_rows
-from lab.sections.wall.parts import Choice
+from lab.sections.wall.parts import LayerPlan
 from lab.shell import export
 from tests.apptest import cells, charts, open_page, rerun, said
 
@@ -413,7 +413,7 @@ def rows_of_the_chapter(workspace=0):
 def eight(kind):
     tokens = tuple(row.n for row in CHAPTER)
     wanted = Plan(tokens=tokens, implementations=("explicit",), budget_bytes=8 * GB, device=kind)
-    return Choice(Setting(), wanted)
+    return LayerPlan(Setting(), wanted)
 
 
 @pytest.mark.parametrize(("kind", "workspace"), [("cpu", 0), ("cuda", WORKSPACE_BYTES)])

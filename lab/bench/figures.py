@@ -10,7 +10,7 @@ from engine.chapter.experiments import METRICS
 from lab.bench.layout import Rows
 from lab.bench.sweep import Sweep
 from lab.charts import drawing, lines, panels
-from lab.charts.lines import Frame, Line
+from lab.charts.lines import Line, Plot
 from lab.charts.panels import Part
 from lab.shell.styles import style
 
@@ -59,14 +59,14 @@ def perplexity(
     )
 
 
-def chart_frame(sweep: Sweep, low: float | None = None) -> Frame:
+def chart_frame(sweep: Sweep, low: float | None = None) -> Plot:
     """Where curves will be drawn: from ``low``, or half the chapter's lowest figure, to a uniform guess."""
     experiment = sweep.experiment
     values = [experiment.chapter.get((name, experiment.metric)) for name in experiment.variants]
     rules = tuple((value.middle, not value.printed) for value in values if value)
     vocabulary = max(experiment.variant(name).config.vocab_size for name in experiment.variants)
     steps, full = experiment.budget(sweep.request.budget).steps, experiment.budget("chapter").steps
-    return Frame(
+    return Plot(
         steps=steps,
         low=min((value for value, _ in rules), default=20.0) / 2 if low is None else low,
         high=1.25 * vocabulary,

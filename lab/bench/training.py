@@ -18,8 +18,7 @@ from lab.bench.request import Request, Setup
 from lab.bench.sweep import Sweep, requested
 from lab.bench.tables import Table, results
 from lab.settings import Settings
-from lab.shell.watch import Watched
-from lab.words import plain
+from lab.shell.watch import IDLE_SECONDS, Watched
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -116,7 +115,8 @@ def follow(
 
     refused: the line instead, when there can be no such sweep. about: the part of it that the line is about.
     """
-    settings.watched.append(Watched(lambda: sweep.again().states, sweep.states, bool(sweep.unended)))
+    seconds = None if sweep.unended else IDLE_SECONDS
+    settings.watched.append(Watched(lambda: sweep.again().states, sweep.states, seconds))
     live = bool(sweep.unended) and not paused
     of = (about or sweep).wanted
 
@@ -155,8 +155,8 @@ def _title(drawn: Figure, sweep: Sweep, settings: Settings) -> bool:
 
 def _standing(sweep: Sweep) -> str:
     """The status line, with what keeps it from moving."""
-    if error := st.session_state.pop(button.ERROR, None):
-        return f":red[{plain(error)}]"
+    if failed := button.error():
+        return failed
     line = status.of(sweep).markdown
     if sweep.unended and not dispatcher.running():
         line += "  \n:orange[Nothing will start: run `python -m lab`]"

@@ -46,7 +46,7 @@ STEPS = Across()
 
 
 @dataclass(frozen=True)
-class Frame:
+class Plot:
     """All that is known of a chart before a run exists. Equal ones have one specification between them.
 
     steps: where the horizontal axis ends. low, high: bounds of the vertical one.
@@ -125,7 +125,7 @@ class Frame:
         return float(self.high * (self.low / self.high) ** share)
 
 
-Layers = Callable[[Frame], Sequence[alt.Chart]]
+Layers = Callable[[Plot], Sequence[alt.Chart]]
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Line:
         return next((point for point in mean if point[0] == self.here), None)
 
 
-def line_chart(frame: Frame, lines: Sequence[Line], progress: float = 0.0, **more: Rows) -> Spec:
+def line_chart(frame: Plot, lines: Sequence[Line], progress: float = 0.0, **more: Rows) -> Spec:
     """The chart of some variants. progress: the share of the work that is done, 0 when nothing is running.
 
     more: rows of the datasets that the frame's further layers are over.
@@ -208,11 +208,11 @@ def thinned(points: Sequence[Point]) -> Sequence[Point]:
     return [*kept, points[-1]]
 
 
-def _rows(frame: Frame, points: Sequence[Point], look: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows(frame: Plot, points: Sequence[Point], look: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**look, frame.across.field: step, frame.field: value} for step, value in thinned(points)]
 
 
-def _gutter(frame: Frame, lines: Sequence[Line]) -> list[dict[str, Any]]:
+def _gutter(frame: Plot, lines: Sequence[Line]) -> list[dict[str, Any]]:
     """One row a variant that has begun: its value now (a dash when it diverged), its dot, its name."""
     names, wanted = list[dict[str, Any]](), list[float]()
     for line in lines:
@@ -228,7 +228,7 @@ def _gutter(frame: Frame, lines: Sequence[Line]) -> list[dict[str, Any]]:
     return names
 
 
-def _rules(frame: Frame) -> list[dict[str, Any]]:
+def _rules(frame: Plot) -> list[dict[str, Any]]:
     """The chapter's figures; those that lie close share the label of the lowest."""
     groups: list[list[tuple[float, bool]]] = []
     for rule in sorted(frame.rules):
@@ -248,7 +248,7 @@ def _rules(frame: Frame) -> list[dict[str, Any]]:
 
 
 @lru_cache(maxsize=256)
-def _compiled(frame: Frame) -> Spec:
+def _compiled(frame: Plot) -> Spec:
     x, y, first, last = frame.x, frame.y, frame.across.first, frame.steps
     rules = rows("rules").encode(y=y)
     seeds, means = (rows("curves", kind).encode(x, y, COLOR) for kind in ("seed", "mean"))
@@ -277,12 +277,12 @@ def _compiled(frame: Frame) -> Spec:
     )
 
 
-def edge(frame: Frame) -> list[alt.Chart]:
+def edge(frame: Plot) -> list[alt.Chart]:
     """A dashed rule down at the places of the dataset "edge", with their text at the top, right of it."""
     layer = rows("edge").encode(x=frame.x)
     return [layer.mark_rule(**axes.DASHED), note(layer.encode(y=alt.value(0)), align="left", dx=5, dy=8)]
 
 
-def here(frame: Frame) -> list[alt.Chart]:
+def here(frame: Plot) -> list[alt.Chart]:
     """A rule down at the place of the dataset "here", where the reader stands."""
     return [rows("here").mark_rule(color=INK, strokeWidth=1.25).encode(x=frame.x)]

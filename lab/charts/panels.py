@@ -10,7 +10,7 @@ import streamlit as st
 
 from lab.charts import drawing
 from lab.charts import lines as charts
-from lab.charts.lines import STEPS, Across, Frame, Line
+from lab.charts.lines import STEPS, Across, Line, Plot
 from lab.words import quantity
 
 ROW, GAP = 1120, 16  # px
@@ -26,7 +26,7 @@ Rules = tuple[tuple[float, bool], ...]
 class Panel:
     """One figure of the row. metric: its name in the records; title, note: above it, the second in grey.
 
-    low, high, log, ticks, form, shown: as in ``charts.Frame``.
+    low, high, log, ticks, form, shown: as in ``charts.Plot``.
     """
 
     metric: str
@@ -53,9 +53,16 @@ def draw(parts: Sequence[Part], last: int, key: str, progress: float = 0.0, acro
     """The row. last: where the shared axis ends; progress: the share of the work done, 0 when none runs."""
     with st.container(horizontal=True, gap="small", key=f"figure-{key}"):
         for part, frame, width in _framed(parts, last, across):
-            with st.container(width=width, gap=None):
-                st.markdown(f":small[**{part.panel.title}** :gray[{part.panel.note}]]")
-                drawing.draw(charts.line_chart(frame, part.lines, progress), key=f"{key}.{part.panel.metric}")
+            panel = part.panel
+            spec = charts.line_chart(frame, part.lines, progress)
+            titled(f"{key}.{panel.metric}", panel.title, panel.note, spec, width)
+
+
+def titled(key: str, title: str, note: str, spec: drawing.Spec, width: int) -> None:
+    """A chart of some width in px, in a row of several. title, note: above it, the second in grey."""
+    with st.container(width=width, gap=None):
+        st.markdown(f":small[**{title}** :gray[{note}]]")
+        drawing.draw(spec, key=key)
 
 
 def together(parts: Sequence[Part], last: int, across: Across = STEPS) -> drawing.Spec:
@@ -78,14 +85,14 @@ def table(parts: Sequence[Part]) -> Iterator[tuple[object, ...]]:
                     yield part.panel.metric, line.name, number, step, value
 
 
-def _framed(parts: Sequence[Part], last: int, across: Across) -> list[tuple[Part, Frame, int]]:
+def _framed(parts: Sequence[Part], last: int, across: Across) -> list[tuple[Part, Plot, int]]:
     """Every part with its frame and its width in px; all curves get the same room."""
     count = len(parts)
     narrow = (ROW - NAMES - (count - 1) * GAP) // count
     framed = []
     for number, part in enumerate(parts, start=1):
         panel, named = part.panel, number == count
-        frame = Frame(
+        frame = Plot(
             steps=last,
             low=panel.low,
             high=panel.high,

@@ -90,12 +90,17 @@ def change(rung: Variant) -> str:
     return f"{parent}, as this table calls it"
 
 
-@lru_cache(maxsize=64)
 def class_source(name: str) -> str:
-    """The text of a class in ``engine/models``, by "module.Class", read without importing torch."""
+    """The text of a class in ``engine/models``, by "module.Class"."""
     module, _, wanted = name.partition(".")
-    text = (paths.ROOT / "engine" / "models" / f"{module}.py").read_text(encoding="utf-8")
+    return engine_source(f"models/{module}.py", wanted)
+
+
+@lru_cache(maxsize=64)
+def engine_source(file: str, name: str) -> str:
+    """The text of a class or function of a file in ``engine``, read without importing torch."""
+    text = (paths.ROOT / "engine" / file).read_text(encoding="utf-8")
     for node in ast.parse(text).body:
-        if isinstance(node, ast.ClassDef) and node.name == wanted:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
             return ast.get_source_segment(text, node) or ""
-    raise InvalidInput(f"no class {wanted!r} in engine/models/{module}.py")
+    raise InvalidInput(f"no class or function {name!r} in engine/{file}")

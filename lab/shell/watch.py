@@ -13,19 +13,20 @@ IDLE_SECONDS = 3.0
 class Watched:
     """A thing that a page is drawn of. look: its state now. drawn: what that was before the page read it.
 
-    live: whether the page follows it by itself.
+    seconds: how often to look; None where the page follows it by itself.
     """
 
     look: Callable[[], object]
     drawn: object
-    live: bool
+    seconds: float | None = IDLE_SECONDS
 
 
 def together(watched: Sequence[Watched]) -> None:
-    """While none is live: another reader, or the command line, may start or finish one of them."""
-    if watched and not any(one.live for one in watched):
+    """While the page follows none by itself: others, or the command line, may start or finish one of them."""
+    seconds = [one.seconds for one in watched if one.seconds]
+    if watched and len(seconds) == len(watched):
         drawn = [one.drawn for one in watched]
-        redraw_on_change(lambda: [one.look() for one in watched], drawn, IDLE_SECONDS)
+        redraw_on_change(lambda: [one.look() for one in watched], drawn, min(seconds))
 
 
 def redraw_on_change(look: Callable[[], object], drawn: object, seconds: float) -> None:

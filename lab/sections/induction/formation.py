@@ -13,7 +13,7 @@ from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import DASHED, note, rows
 from lab.charts.drawing import Rows, Spec
-from lab.charts.lines import Across, Curve, Frame, Line, Point
+from lab.charts.lines import Across, Curve, Line, Plot, Point
 from lab.sections.induction.parts import LOSS, SCORE, Rise, nats, percent
 from lab.sections.induction.probe import head_name, head_names
 from lab.shell.styles import Style
@@ -61,8 +61,8 @@ def stacked(found: Formation, curves: Curves, at: int) -> dict[str, Spec]:
     }
 
 
-def _losses(found: Formation) -> Frame:
-    return Frame(
+def _losses(found: Formation) -> Plot:
+    return Plot(
         steps=found.steps[-1],
         low=-5,
         high=5,
@@ -85,8 +85,8 @@ def _loss_lines(curves: Curves) -> list[Line]:
     ]
 
 
-def _scores(found: Formation, kind: str) -> Frame:
-    return Frame(
+def _scores(found: Formation, kind: str) -> Plot:
+    return Plot(
         steps=found.steps[-1],
         low=-0.02,
         high=1,
@@ -119,11 +119,11 @@ def _formed(found: Formation) -> Rows:
     return [] if step is None else [{"step": step, "text": f"the pair forms: {step:,}"}]
 
 
-def _forming(frame: Frame) -> list[alt.Chart]:
+def _forming(frame: Plot) -> list[alt.Chart]:
     return [rows("formed").mark_rule(**DASHED).encode(x=frame.x)]
 
 
-def _named(frame: Frame) -> list[alt.Chart]:
+def _named(frame: Plot) -> list[alt.Chart]:
     layer = rows("formed").encode(x=frame.x, y=alt.value(0))
     return [note(layer, align="right", dx=-4, baseline="top")]
 

@@ -5,7 +5,7 @@ from lab import probes
 from lab.bench import Cell, Table
 from lab.charts import lines
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.lines import Across, Curve, Line, Plot
 from lab.shell.styles import style
 from lab.words import NBSP, plain, quantity
 
@@ -51,7 +51,7 @@ def _size(value: float) -> str:
 def line_chart(measured: Block) -> Spec:
     """One feature of the output while the input moves along a line."""
     line = measured.linearity.line
-    frame = Frame(
+    frame = Plot(
         steps=3, low=-1.15, high=1.15, field="out", log=False, ticks=(-1, 0, 1), form="~g",
         shown=lambda _: "", height=HEIGHT - lines.BELOW,
         across=Across("t", "t, in x + t·y", -3, ticks=tuple(range(-3, 4))),

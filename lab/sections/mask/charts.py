@@ -13,7 +13,7 @@ from engine.probes.masks import TOKENS, VALUES, mix
 from lab.charts import lines
 from lab.charts.axes import BARE, COLOR, GRAY, INK, TEXT, dot, hover, note, rows
 from lab.charts.drawing import Spec, compiled, fed
-from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.lines import Across, Curve, Line, Plot
 from lab.shell.styles import Style
 from lab.words import MINUS, quantity
 
@@ -105,7 +105,7 @@ def hardening_chart(scores: NDArray[np.floating], times: float, *, causal: bool)
         ("softmax", "green"): [float(one.effective[-1]) for one in mixtures],
         ("linear layer", "gray"): [float(one.linear_effective[-1]) for one in mixtures],
     }
-    frame = Frame(
+    frame = Plot(
         steps=100, low=0.9, high=TOKENS + 0.15, field="tokens", log=False, height=CURVES,
         ticks=tuple(range(1, TOKENS + 1)),
         across=_log("times", 0.1, "scores multiplied by", (0.1, 1, 10, 100)),
@@ -133,7 +133,7 @@ def leak_chart(leaks: Mapping[str, Mapping[float, float | None]], size: float) -
     A curve ends in a cross where the next size has no figure.
     """
     sizes = [one for by_size in leaks.values() for one in by_size]
-    frame = Frame(
+    frame = Plot(
         steps=int(max(sizes)), low=-0.007, high=TOP_LEAK, field="leak", log=False, height=CURVES,
         ticks=(0, 0.05, 0.1, 0.15, 0.2, 0.25), form=".2f",
         across=_log("size", min(sizes), "size of the scores", (1, 1e2, 1e4, 1e6, 1e8, 1e10)),

@@ -10,7 +10,7 @@ from lab.bench.sweep import Listed
 from lab.bench.tables import NOTHING, Cell, model, number
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.lines import Across, Curve, Line, Plot
 from lab.sections.norm.start import BLOCKS
 from lab.shell.styles import style
 from lab.words import NBSP
@@ -82,7 +82,7 @@ def _order() -> list[str]:
 
 def ratio_chart(sweep: Sweep, last: int, at: int) -> Spec:
     """Last block over first, over the steps, and where the reader stands."""
-    frame = Frame(
+    frame = Plot(
         steps=last,
         low=1e-3,
         high=1e12,
@@ -101,7 +101,7 @@ def ratio_chart(sweep: Sweep, last: int, at: int) -> Spec:
 
 def blocks_chart(sweep: Sweep, at: int) -> Spec:
     """The norm over the block, at one step."""
-    frame = Frame(
+    frame = Plot(
         steps=BLOCKS,
         low=1e-12,
         high=10,

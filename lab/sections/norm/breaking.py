@@ -18,7 +18,7 @@ from lab.bench import Request, Sweep, Table
 from lab.bench.tables import number
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.lines import Across, Curve, Line, Plot
 from lab.sections.norm.blocks import BROKEN, METRIC, power, steepness
 from lab.shell.styles import Style
 from lab.words import NBSP, plain, quantity
@@ -190,7 +190,7 @@ def grid_chart(sweep: Sweep, cut: Cut) -> Spec:
         form=".6~g" if by_rate else ",d",
     )
     last = int(across.ticks[-1])
-    frame = Frame(
+    frame = Plot(
         steps=last,
         low=LOW,
         high=HIGH,
@@ -228,7 +228,7 @@ def grid_chart(sweep: Sweep, cut: Cut) -> Spec:
 
 def curves_chart(sweep: Sweep, cut: Cut, progress: float = 0.0) -> Spec:
     """The training loss of the cut's runs, step by step; a diverged one ends in a cross."""
-    frame = Frame(
+    frame = Plot(
         steps=BUDGET.steps,
         low=4,
         high=400,

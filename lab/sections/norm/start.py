@@ -14,7 +14,7 @@ from lab.bench import Row, Table, tables, untrained
 from lab.bench.tables import number
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.lines import Across, Curve, Line, Plot
 from lab.shell.frame import dot
 from lab.shell.styles import Style, style
 from lab.words import NBSP, quantity
@@ -98,7 +98,7 @@ def measured(place: "DeltaGenerator", seeds: Sequence[int], corpus_id: str) -> M
 def chart(measured: Measured | None, which: str, *, chapters_text: bool) -> Spec:
     """The norm over the block. chapters_text: whether the chapter's two blocks are drawn beside."""
     high, ticks = _AXES[which]
-    frame = Frame(
+    frame = Plot(
         steps=BLOCKS,
         low=0,
         high=high,

@@ -10,7 +10,7 @@ from lab.bench import HALF
 from lab.charts import drawing, lines
 from lab.charts.axes import COLOR, GRAY, dot, hover, levels, rows, x_axis, y_axis
 from lab.charts.drawing import Spec, compiled, fed
-from lab.charts.lines import BELOW, Across, Curve, Frame, Line, edge
+from lab.charts.lines import BELOW, Across, Curve, Line, Plot, edge
 from lab.shell import frame
 from lab.shell.styles import Style
 from lab.words import count, quantity
@@ -119,7 +119,7 @@ def reach_chart(heads: int) -> Spec:
     """What a weight is multiplied by, over the distance of its key: one curve a head."""
     at = sorted({round(2 ** (power / 8)) for power in range(0, 8 * 9 + 1)})
     across = Across("distance", "tokens between query and key", 1, log=True, ticks=(1, 4, 16, 64, 256))
-    frame = Frame(
+    frame = Plot(
         steps=FARTHEST, low=-0.03, high=1.03, field="share", log=False, form=".0%",
         ticks=(0, 0.25, 0.5, 0.75, 1),
         height=HEIGHT - BELOW, gutter=0.06, names=False, across=across, over=(edge,),

@@ -14,7 +14,7 @@ from lab.bench.tables import number
 from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Frame, Line, edge
+from lab.charts.lines import Across, Curve, Line, Plot, edge
 from lab.sections.positions.parts import LENGTHS, LONGER, TRAINED
 from lab.shell import frame
 from lab.shell.styles import Style, style
@@ -45,7 +45,7 @@ def _places_chart(found: Places) -> Spec:
     wide, half = found.length, found.bin // 2
     low, high, ticks = _bounds(value for one in found.models.values() for value in one.bins)
     across = Across(field="position", title="position in the window", ticks=(TRAINED, 128, 256, 384, wide))
-    frame = Frame(steps=wide, low=low, high=high, ticks=ticks, gutter=0.2, across=across, over=(edge,))
+    frame = Plot(steps=wide, low=low, high=high, ticks=ticks, gutter=0.2, across=across, over=(edge,))
     lines = []
     for name in POSITIONS.variants:
         if one := found.models.get(name):
@@ -96,7 +96,7 @@ def _rescaled_chart(found: Rescaled) -> Spec:
     if high == 300:  # nothing near it: the three would lie on each other
         high, ticks = 150.0, (30.0, 50.0, 100.0, 150.0)
     across = Across(field="tokens", title="tokens in the window", first=TRAINED, log=True, ticks=LENGTHS)
-    frame = Frame(steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=0.42, across=across)
+    frame = Plot(steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=0.42, across=across)
     lines = []
     for way, (name, look) in WAYS.items():
         points = tuple((length, _of(found, way, length)) for length in LENGTHS)

@@ -15,7 +15,7 @@ from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import DASHED, GRAY, note, rows
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.lines import Across, Curve, Line, Plot
 from lab.shell.frame import dot
 from lab.shell.styles import style
 from lab.words import NBSP, plain, quantity, signed
@@ -45,11 +45,11 @@ def ratio(sweep: Sweep, name: str) -> Row:
     return replace(near, chapter=None, yours=yours)
 
 
-def frame(*, chapters_text: bool) -> Frame:
+def frame(*, chapters_text: bool) -> Plot:
     """Where perplexity is drawn over the length of the window: the same whatever was measured."""
     low, high, ticks = (LOW, HIGH, TICKS) if chapters_text else ANY_TEXT
     across = Across(field="tokens", title="tokens in the window", first=TRAINED, log=True, ticks=LENGTHS)
-    return Frame(
+    return Plot(
         steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=GUTTER, across=across, height=HEIGHT,
         over=(_chapter,),
     )  # fmt: skip
@@ -80,7 +80,7 @@ def chart(sweep: Sweep) -> Spec:
     return charts.line_chart(frame(chapters_text=text), lines(sweep), chapter=marks)
 
 
-def _chapter(frame: Frame) -> list[alt.Chart]:
+def _chapter(frame: Plot) -> list[alt.Chart]:
     layer = rows("chapter").encode(x=frame.x, y=frame.y)
     return [
         layer.mark_line(**DASHED),

@@ -11,7 +11,7 @@ from lab.bench import Cell, Table
 from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Frame, Line, edge
+from lab.charts.lines import Across, Curve, Line, Plot, edge
 from lab.probes import small
 from lab.sections.positions.parts import TRAINED
 from lab.shell.frame import dot
@@ -46,7 +46,7 @@ def _diagonal_chart(found: Diagonals, distance: str, head: str) -> Spec:
     ]
     top = float(next((end for end in SCORES if end >= max(values)), 1000))
     across = Across(field="place", title="place of the query", ticks=(TRAINED, 128, 256, 384, found.length))
-    frame = Frame(
+    frame = Plot(
         steps=found.length, low=-top, high=top, log=False, ticks=(-top, -top / 2, 0.0, top / 2, top),
         gutter=0.2, across=across, field="score", shown=lambda value: quantity(value, 2), over=(edge,),
     )  # fmt: skip

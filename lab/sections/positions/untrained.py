@@ -10,7 +10,7 @@ from lab import weights
 from lab.charts import drawing
 from lab.charts.axes import COLOR, hover, levels, rows
 from lab.charts.drawing import Spec, compiled, fed
-from lab.charts.lines import Across, Frame, edge
+from lab.charts.lines import Across, Plot, edge
 from lab.sections.positions.parts import TRAINED
 from lab.shell import frame
 from lab.shell.styles import style
@@ -44,7 +44,7 @@ def _rows_chart(found: Table) -> Spec:
 def _strokes(last: int, top: float) -> Spec:
     ticks = tuple(top * share / 3 for share in range(4))
     across = Across(field="row", title="row of the table", ticks=(0, TRAINED, 128, 256, 384, last))
-    frame = Frame(
+    frame = Plot(
         steps=last, low=0, high=top, field="turned", log=False, ticks=ticks, form=".0f", across=across,
         gutter=0.02,
     )  # fmt: skip

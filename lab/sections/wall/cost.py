@@ -1,11 +1,17 @@
 """What attention costs in a whole model as its text grows: arithmetic over GPT-2's shapes, nothing is run."""
 
+import streamlit as st
+
 from engine.models import ledger
 from engine.models.config import ModelConfig
-from lab.bench import Cell, Table
+from lab import bench
+from lab.bench import Table
+from lab.bench.tables import number
+from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.lines import Across, Curve, Line, Plot
+from lab.settings import Setting
 from lab.shell.styles import Style
 from lab.words import NBSP, quantity
 
@@ -17,13 +23,30 @@ CURVE = tuple(2**power for power in range(7, 21))
 # two norms, their outputs, q, k and v, the heads' mixture, and the feed-forward's hidden layer twice.
 # Source: Korthikanti et al. 2022, section 4.1, without dropout: their 34 bytes less two masks, at 2 each.
 KEPT = 16
-_LINES = {"multiplications": ("multiplications", Style("ink")), "memory": ("kept numbers", Style("red"))}
 
 REMARK = (
     "Arithmetic, nothing is run. Multiplications: of one token with the whole window in sight, as the ledger "
     "counts them. Kept numbers: of one block, 16 n d beside the weights, H n², without dropout (Korthikanti "
     "et al. 2022). The last column: all attention weights of a forward pass, kept in float32."
 )
+
+
+def draw(shape: Setting[str]) -> None:
+    """The choice of a shape; attention's shares in it as a figure, as a table and in words."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-cost"):
+        shape.draw()
+    name = shape.value
+    bench.figure_title(
+        "Attention’s share",
+        "where the matrix is stored",
+        f"attention-share-{name}",
+        lambda: chart(name),
+        lambda: csv_rows(name),
+        key="figure-title-cost",
+    )
+    with st.container(key="figure-cost"):
+        drawing.draw(chart(name), key="wall.cost")
+    bench.beside("wall-cost", [shares_table(name)], words(name))
 
 
 def config(shape: str) -> ModelConfig:
@@ -42,55 +65,20 @@ def work_share(shape: str, n: int) -> float:
     return 1 - ledger.multiplications(model, 0) / ledger.multiplications(model, n)
 
 
-def kept_share(shape: str, n: int) -> float:
-    """Of the numbers that a block keeps for the way back: its stored attention weights, H n^2.
-
-    H n^2 / (H n^2 + 16 n D)
-    """
-    width, _, heads = SHAPES[shape]
-    return heads * n / (heads * n + KEPT * width)
-
-
-def half_at(shape: str) -> int:
-    """The n at which the weights are half of what a block keeps: 16 D / H."""
-    width, _, heads = SHAPES[shape]
-    return KEPT * width // heads
-
-
 def work_half_at(shape: str) -> int:
     """The first n at which attention is half of the multiplications."""
     model = config(shape)
     fixed = ledger.multiplications(model, 0)
-    a_token = ledger.multiplications(model, 1) - fixed
-    return -(-fixed // a_token)
+    return -(-fixed // (ledger.multiplications(model, 1) - fixed))
 
 
-def chart(shape: str) -> Spec:
-    """Both shares over n."""
-    ticks = tuple(n for n in TOKENS if n != 4096)
-    across = Across(field="n", title="tokens, n", first=CURVE[0], log=True, ticks=ticks)
-    frame = Frame(
-        steps=CURVE[-1], low=0, high=1, log=False, field="share", ticks=(0, 0.25, 0.5, 0.75, 1.0), form=".0%",
-        height=200, gutter=0.3, across=across, shown=lambda value: f"{value or 0:.0%}",
-    )  # fmt: skip
-    shares = {"multiplications": work_share, "memory": kept_share}
-    lines = [
-        Line(title, look, (Curve(tuple((n, shares[name](shape, n)) for n in CURVE)),))
-        for name, (title, look) in _LINES.items()
-    ]
-    return charts.line_chart(frame, lines)
+def kept_share(shape: str, n: int) -> float:
+    """Of the numbers that a block keeps for the way back: its stored attention weights, H n^2.
 
-
-def shares_table(shape: str) -> Table:
-    """The same as numbers, and the bytes of what one block would store."""
-    rows = []
-    for n in TOKENS:
-        work, kept, size = work_share(shape, n), kept_share(shape, n), matrices_gb(shape, n)
-        rows.append(
-            (f"{n:,}", Cell(work, percent(work)), Cell(kept, percent(kept)), Cell(size, gigabytes(size)))
-        )
-    columns = ("tokens", "of multiplications", "of kept numbers", "weights of all blocks")
-    return Table(columns, rows, REMARK)
+    H n^2 / (H n^2 + 16 n D), so one half at n = 16 D / H
+    """
+    width, _, heads = SHAPES[shape]
+    return heads * n / (heads * n + KEPT * width)
 
 
 def matrices_gb(shape: str, n: int) -> float:
@@ -99,14 +87,45 @@ def matrices_gb(shape: str, n: int) -> float:
     return 4 * layers * heads * n * n / 2**30
 
 
-def percent(share: float) -> str:
+def chart(shape: str) -> Spec:
+    """Both shares over n."""
+    ticks = tuple(n for n in TOKENS if n != 4096)
+    plot = Plot(
+        steps=CURVE[-1], low=0, high=1, log=False, field="share", ticks=(0, 0.25, 0.5, 0.75, 1.0), form=".0%",
+        height=200, gutter=0.3, shown=lambda value: f"{value or 0:.0%}",
+        across=Across(field="n", title="tokens, n", first=CURVE[0], log=True, ticks=ticks),
+    )  # fmt: skip
+    shares = (("multiplications", "ink", work_share), ("kept numbers", "red", kept_share))
+    lines = [
+        Line(name, Style(slot), (Curve(tuple((n, share(shape, n)) for n in CURVE)),))
+        for name, slot, share in shares
+    ]
+    return charts.line_chart(plot, lines)
+
+
+def shares_table(shape: str) -> Table:
+    """The same as numbers, and the bytes of what one block would store."""
+    rows = [
+        (
+            f"{n:,}",
+            number(work_share(shape, n), percent),
+            number(kept_share(shape, n), percent),
+            number(matrices_gb(shape, n), gigabytes),
+        )
+        for n in TOKENS
+    ]
+    columns = ("tokens", "of multiplications", "of kept numbers", "weights of all blocks")
+    return Table(columns, rows, REMARK)
+
+
+def percent(share: float | None) -> str:
     """ "4.8 %"."""
-    return f"{quantity(100 * share, 1)}{NBSP}%"
+    return f"{quantity(100 * (share or 0), 1)}{NBSP}%"
 
 
-def gigabytes(size: float) -> str:
+def gigabytes(size: float | None) -> str:
     """ "0.01 GB", "1,536 GB"."""
-    return f"{quantity(size, 2 if size < 10 else 0)}{NBSP}GB"
+    return f"{quantity(size, 2 if (size or 0) < 10 else 0)}{NBSP}GB"
 
 
 def csv_rows(shape: str) -> list[tuple[object, ...]]:
@@ -123,7 +142,7 @@ def words(shape: str) -> str:
         f"At GPT-2’s own 1,024 tokens attention is {percent(work_share(shape, 1024))} of the "
         f"multiplications, but, stored, already {percent(kept_share(shape, 1024))} of what a block "
         f"keeps for the way back. "
-        f"Memory reaches one half at **{half_at(shape):,}** tokens (16 × {width:,} / {heads}), work at "
-        f"**{work_half_at(shape):,}**. So memory is the first wall, and it is the one that fused and chunked "
+        f"Memory reaches one half at **{KEPT * width // heads:,}** tokens (16 × {width:,} / {heads}), work "
+        f"at **{work_half_at(shape):,}**. So memory is the first wall, and it is the one that fused and chunked "
         f"take away; the work stays."
     )

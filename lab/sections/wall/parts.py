@@ -1,9 +1,7 @@
 """Settings of the page of the n x n wall, and how it writes its numbers."""
 
-import ast
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 from engine.memory_wall.plan import Plan, doubling
 from engine.memory_wall.setting import (
@@ -18,8 +16,9 @@ from engine.memory_wall.setting import (
     Setting,
     check_implementation,
 )
-from engine.system import device, paths
+from engine.system import device
 from engine.system.errors import InvalidInput, Unavailable
+from engine.system.numbers import whole_number
 from lab.bench import Question
 from lab.sections.wall.rows import Measurement
 from lab.settings import Settings, one_of, whole
@@ -30,7 +29,6 @@ TOKENS = (1024, 4096, 16_384)
 BUDGETS = ("none", "1", "4", "8", "16")  # GB
 HEADS = (1, 8, 16)
 WIDTHS = (256, 512, 1024)
-DTYPES = tuple(DTYPE_BYTES)
 MASKS = {"causal": "causal", "none": "none"}
 PASSES = {"forward": "forward", "backward": "and back"}
 FIRST_GUESSES = {**{str(n): f"{n:,}" for n in (2048, 4096, 8192, 16_384, 32_768)}, "later": "a longer one"}
@@ -39,11 +37,10 @@ QUESTIONS = (
     Question("first", "Before you measure: which row is the first that 8 GB cannot hold?", FIRST_GUESSES),
     Question("time", "And when a long text doubles, how much time does it take?", TIME_GUESSES),
 )
-NOTHING = ":gray[–]"
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayerPlan:
     """What the reader chose. plan: None where it cannot be measured, and ``refusal`` says why.
 
     layer: the sizes; the chapter's where the reader's cannot be.
@@ -58,6 +55,16 @@ class Choice:
         """Whether the layer is the one whose bytes the chapter prints."""
         return self.layer == Setting()
 
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The n to be measured, or the usual ones."""
+        return self.plan.tokens if self.plan else doubling(TOKENS[1])
+
+    @property
+    def implementations(self) -> tuple[str, ...]:
+        """Those to be measured, or all."""
+        return self.plan.implementations if self.plan else IMPLEMENTATIONS
+
 
 class Controls:
     """What the reader chooses, each a setting. choice: what they come to."""
@@ -70,7 +77,7 @@ class Controls:
         self.width = settings.choice("width", "Width", WIDTHS, 512, shown=thousands, parse=width)
         self.mask = settings.choice("mask", "Mask", MASKS, "causal")
         self.passes = settings.choice("pass", "Pass", PASSES, "forward")
-        self.dtype = settings.choice("dtype", "Numbers", DTYPES, "float32", widget="list")
+        self.dtype = settings.choice("dtype", "Numbers", tuple(DTYPE_BYTES), "float32", widget="list")
         self.ways = settings.value("ways", parse_ways, list(IMPLEMENTATIONS), ",".join)
         self.to = settings.choice("to", "Up to", TOKENS, 4096, shown=thousands, parse=tokens)
         self.of = settings.value("of", one_of("of", IMPLEMENTATIONS), "explicit")
@@ -78,7 +85,7 @@ class Controls:
         self.mine = settings.whole("mine", "Longest for explicit, tokens", 1, MAX_TOKENS, None)
         self.choice = self._choice()
 
-    def _choice(self) -> Choice:
+    def _choice(self) -> LayerPlan:
         layer, budget = Setting(), self.budget.value
         try:
             layer = Setting(
@@ -97,25 +104,21 @@ class Controls:
                 budget_bytes=None if budget == "none" else int(budget) * GB,
                 device=device.describe().kind,
             )
-        except InvalidInput as error:
-            return Choice(layer, None, _sentence(str(error)))
+        except InvalidInput as error:  # in the page's own words
+            why = str(error).replace("n_head is", "Heads are").replace("d_model,", "the width,")
+            return LayerPlan(layer, None, why)
         except Unavailable as error:
-            return Choice(layer, None, f"torch does not start: {error}")
-        return Choice(layer, plan)
-
-
-def _sentence(text: str) -> str:
-    """An engine's complaint in the page's own words."""
-    return text.replace("n_head is", "Heads are").replace("d_model,", "the width,")
+            return LayerPlan(layer, None, f"torch does not start: {error}")
+        return LayerPlan(layer, plan)
 
 
 def parse_budget(text: str) -> str:
     """ "none", or whole GB."""
     if text == "none":
         return text
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= 1024):
+    if (size := whole_number(text, 1, 1024)) is None:
         raise InvalidInput(f"budget is {text!r}; allowed: none, or whole GB from 1 to 1,024.")
-    return str(int(text))
+    return str(size)
 
 
 def parse_ways(text: str) -> list[str]:
@@ -128,29 +131,19 @@ def needed_bytes(predicted: int, plan: Plan | None) -> int:
     return with_workspace(predicted, plan) if plan and plan.budget_bytes else predicted
 
 
+def with_workspace(size: int, plan: Plan) -> int:
+    """Peak bytes as cuBLAS's workspace on the chapter's card would make them."""
+    return size + WORKSPACE_BYTES - plan.workspace_bytes
+
+
 def whole_mb(size: float) -> str:
     """Bytes as whole MB of 2^20: "17,036"."""
     return f"{size / MB:,.0f}"
 
 
-def ratio(value: float | None) -> str:
-    """ "3.72", or a dash."""
-    return NOTHING if value is None else quantity(value, 2)
-
-
-def milliseconds(value: float) -> str:
+def milliseconds(value: float | None) -> str:
     """A time in ms, with three digits or so."""
-    return quantity(value, 2 if value < 10 else 1 if value < 1000 else 0)
-
-
-def matrix_bytes(n: int, setting: Setting) -> int:
-    """Of one (B, H, n, n) tensor."""
-    return DTYPE_BYTES[setting.dtype] * setting.batch * setting.n_head * n * n
-
-
-def with_workspace(size: int, plan: Plan) -> int:
-    """Peak bytes as cuBLAS's workspace on the chapter's card would make them."""
-    return size + WORKSPACE_BYTES - plan.workspace_bytes
+    return quantity(value, 2 if (value or 0) < 10 else 1 if (value or 0) < 1000 else 0)
 
 
 def layer_words(setting: Setting) -> str:
@@ -165,17 +158,6 @@ def decades(low: float, high: float) -> tuple[float, ...]:
     """The powers of ten in a range."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     return tuple(float(10**exponent) for exponent in range(first, last + 1))
-
-
-@lru_cache(maxsize=8)
-def source(name: str) -> str:
-    """A function of ``engine/memory_wall/attention.py``, read without importing torch."""
-    path = paths.ROOT / "engine" / "memory_wall" / "attention.py"
-    text = path.read_text(encoding="utf-8")
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return ast.get_source_segment(text, node) or ""
-    raise InvalidInput(f"no function {name!r} in {path.name}")
 
 
 def csv_rows(found: Measurement) -> list[tuple[object, ...]]:

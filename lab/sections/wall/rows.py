@@ -5,9 +5,11 @@ from typing import Literal
 
 from engine.memory_wall.plan import Plan, Row, last_rows
 from engine.runs.spec import WallSpec
-from engine.runs.store import ACTIVE, Entry, Store, open_store
+from engine.runs.store import ACTIVE, open_store
 from engine.runs.store import State as RunState
 from engine.system import files
+from lab.settings import Settings
+from lab.shell.watch import IDLE_SECONDS, Watched
 
 State = Literal["none"] | RunState
 LIVE: tuple[State, ...] = ("queued", *ACTIVE)
@@ -41,11 +43,6 @@ class Measurement:
         """The rows that are over, but for one that was cancelled."""
         return tuple(row for row in self.rows if row.ended and row.state != "cancelled")
 
-    @property
-    def current(self) -> Row | None:
-        """The row that is being measured."""
-        return next((row for row in reversed(self.rows) if row.state == "running"), None)
-
 
 def look(plan: Plan | None) -> Measurement:
     """The measurement of a plan that is under way; else the newest whole one; else the newest."""
@@ -56,16 +53,22 @@ def look(plan: Plan | None) -> Measurement:
     if not known:
         return Measurement()
     newest = known[-1]
-    whole = [run for run in known if run.state == "done"]
-    if newest.state in LIVE or newest.state == "done" or not whole:
-        return _read(store, newest)
-    return _read(store, whole[-1], newest.state)
-
-
-def _read(store: Store, run: Entry, newer: RunState | None = None) -> Measurement:
+    run = (
+        newest
+        if newest.state in LIVE
+        else next((run for run in reversed(known) if run.state == "done"), newest)
+    )
+    newer = None if run is newest else newest.state
     rows = last_rows(files.records(store.directory(run.id)))
     before = store.queue_position(run.id) if run.state == "queued" else 0
     return Measurement(run.state, rows, run.reason, run.seconds or 0.0, run.user, run.id, before, newer)
+
+
+def followed(plan: Plan | None, page: Settings) -> Measurement:
+    """The same, and the page is drawn again when it has changed."""
+    found = look(plan)
+    page.watched.append(Watched(lambda: look(plan), found, 1.0 if found.live else IDLE_SECONDS))
+    return found
 
 
 def start(plan: Plan, user: str) -> None:

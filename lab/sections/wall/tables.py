@@ -1,56 +1,50 @@
 """Tables of the page of the n x n wall: the rows, the chapter's beside them, exponents, and captions."""
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from engine.benchmarks import memory
-from engine.memory_wall.plan import Row, doubling, slope, slopes
-from engine.memory_wall.setting import CHAPTER, CHAPTER_EXPONENTS, GB, IMPLEMENTATIONS, MB, ChapterRow
+from engine.memory_wall.plan import Row, ratios, slopes
+from engine.memory_wall.setting import CHAPTER, CHAPTER_EXPONENTS, DTYPE_BYTES, GB, MB, ChapterRow
 from engine.system import device
 from lab.bench import Cell, Table
-from lab.bench.tables import NOTHING, number
-from lab.sections.wall.parts import (
-    TOKENS,
-    Choice,
-    layer_words,
-    matrix_bytes,
-    milliseconds,
-    ratio,
-    with_workspace,
-)
+from lab.bench.tables import NO_NUMBER, number
+from lab.sections.wall.parts import LayerPlan, layer_words, milliseconds, with_workspace
 from lab.sections.wall.rows import Measurement
 from lab.shell.frame import dot
-from lab.words import NBSP, plain, quantity
-
-if TYPE_CHECKING:
-    pass
+from lab.words import NBSP, decimals, plain
 
 ROW_COLUMNS = ("tokens", "ms", "ms ×", "projections", "matrix MB", "peak MB", "MB ×", "predicted")
 CHAPTER_COLUMNS = ("chapter", "ms ×", "peak MB", "MB ×", "yours")
+OUT = f"out{NBSP}of{NBSP}memory"
+STATES = {
+    "out of memory": f":red[{OUT}]",
+    "failed": ":red[failed]",
+    "cancelled": ":gray[cancelled]",
+    "running": ":primary[running]",
+}
+NO_ROW = Row(n=0, implementation="", state="done")
 
 
-def rows_table(choice: Choice, found: Measurement, name: str) -> Table:
+def rows_table(choice: LayerPlan, found: Measurement, name: str) -> Table:
     """One implementation, a line an n, with the chapter's columns and what was predicted."""
-    rows = {row.n: row for row in found.rows if row.implementation == name}
-    control = {row.n: row for row in found.rows if row.implementation == "projections"}
+    grown = zip(found.rows, ratios(found.rows), strict=True)
+    rows = {row.n: (row, times) for row, times in grown if row.implementation == name}
+    control = {row.n: row.step_ms for row in found.rows if row.implementation == "projections"}
+    layer = choice.layer
     lines = []
-    before: Row | None = None
-    for n in choice.plan.tokens if choice.plan else doubling(TOKENS[1]):
-        row, matrix = rows.get(n), matrix_bytes(n, choice.layer) / MB
-        times, sizes = _to_before(row, before)
-        lines.append(
-            (
-                f"{n:,}",
-                Cell(row.step_ms if row else None, _ms(row)),
-                number(times, ratio),
-                number(control[n].step_ms if n in control else None, _milliseconds),
-                number(matrix, color="" if name == "explicit" else "gray"),
-                number(_mb(row.peak_bytes if row else None), _tenths, bold=True),
-                number(sizes, ratio),
-                number(_mb(row.predicted_bytes if row else None), _tenths),
-            )
+    for n in choice.tokens:
+        row, (times, sizes) = rows.get(n, (NO_ROW, (None, None)))
+        matrix = DTYPE_BYTES[layer.dtype] * layer.batch * layer.n_head * n * n  # one (B, H, n, n) tensor
+        cells = (
+            Cell(row.step_ms, STATES.get(row.state) or number(row.step_ms, milliseconds, bold=True).text),
+            number(times, decimals(2)),
+            number(control.get(n), milliseconds),
+            number(matrix / MB, color="" if name == "explicit" else "gray"),
+            number(_mb(row.peak_bytes), decimals(1), bold=True),
+            number(sizes, decimals(2)),
+            number(_mb(row.predicted_bytes), decimals(1)),
         )
-        if row and row.ended:
-            before = row
+        lines.append((f"{n:,}", *cells))
     return Table(ROW_COLUMNS, lines)
 
 
@@ -58,129 +52,81 @@ def _mb(size: int | None) -> float | None:
     return size / MB if size else None
 
 
-def _tenths(value: float | None) -> str:
-    return quantity(value, 1)
-
-
-def _milliseconds(value: float | None) -> str:
-    return NOTHING if value is None else milliseconds(value)
-
-
-def _to_before(row: Row | None, before: Row | None) -> tuple[float | None, float | None]:
-    if row is None or before is None:
-        return None, None
-    time = row.step_ms / before.step_ms if row.step_ms and before.step_ms else None
-    size = row.peak_bytes / before.peak_bytes if row.peak_bytes and before.peak_bytes else None
-    return time, size
-
-
-def _ms(row: Row | None) -> str:
-    if row is None:
-        return NOTHING
-    if row.state == "out of memory":
-        return f":red[out{NBSP}of{NBSP}memory]"
-    if row.state == "failed":
-        return ":red[failed]"
-    if row.state == "cancelled":
-        return ":gray[cancelled]"
-    if row.state == "running":
-        return ":primary[running]"
-    return NOTHING if row.step_ms is None else f"**{milliseconds(row.step_ms)}**"
-
-
-def chapter_table(choice: Choice, found: Measurement) -> Table:
+def chapter_table(choice: LayerPlan, found: Measurement) -> Table:
     """What the chapter prints, and beside it the reader's peak of the same layer, with the workspace."""
     yours = {row.n: row for row in found.rows if row.implementation == "explicit"}
     lines = []
-    before: ChapterRow | None = None
-    for printed in CHAPTER:
+    for before, printed in zip((None, *CHAPTER), CHAPTER, strict=False):
         times = sizes = None
         if before and printed.step_ms and before.step_ms and printed.peak_mb and before.peak_mb:
             times, sizes = printed.step_ms / before.step_ms, printed.peak_mb / before.peak_mb
-        out = printed.peak_mb is None
-        peak = Cell(None, f"out{NBSP}of{NBSP}memory") if out else number(printed.peak_mb, _tenths)
-        mine = Cell(*_beside(choice, yours.get(printed.n), printed))
+        peak = number(printed.peak_mb, decimals(1)) if printed.peak_mb else Cell(None, OUT)
+        mine = _beside(choice, yours.get(printed.n, NO_ROW), printed)
+        ratio = decimals(2)
         lines.append((f"{printed.n:,}", number(times, ratio), peak, number(sizes, ratio), mine))
-        before = printed
-    return Table(CHAPTER_COLUMNS, lines, chapter_remark(choice))
-
-
-def _beside(choice: Choice, row: Row | None, printed: ChapterRow) -> tuple[float | None, str]:
-    """The reader's peak in MB as the chapter's card would show it, and how it is written."""
-    if row is None or choice.plan is None or not choice.is_the_chapters:
-        return None, NOTHING
-    if row.state == "out of memory":
-        if printed.peak_mb is None and choice.plan.budget_bytes == 8 * GB:
-            return None, f":green[same{NBSP}n]"
-        return None, f":gray[out{NBSP}of{NBSP}memory]"
-    if row.peak_bytes is None:
-        return None, NOTHING
-    mine = with_workspace(row.peak_bytes, choice.plan) / MB
-    if printed.peak_mb is None:
-        return mine, f":gray[{quantity(mine, 1)}]"
-    same = abs(mine - printed.peak_mb) < 0.051
-    text = quantity(mine, 1)
-    return mine, f":green[{text}]" if same else f":red[{text}{NBSP}outside]"
-
-
-def chapter_remark(choice: Choice) -> str:
-    """Below the chapter's table: what can be compared."""
     said = "An 8 GB laptop GPU. Compare ratios and bytes; its milliseconds are another machine’s."
-    if not choice.is_the_chapters:
-        return f"{said} Its layer: width 512, 8 heads, float32, causal, forward. Yours is another."
-    return (
-        f"{said} Yours: explicit’s peak with the workspace of that card’s cuBLAS, 8.125{NBSP}MB; green where "
-        f"it is the chapter’s to the digit."
-    )
+    if choice.is_the_chapters:
+        said += (
+            f" Yours: explicit’s peak with the workspace of that card’s cuBLAS, 8.125{NBSP}MB; green where "
+            f"it is the chapter’s to the digit."
+        )
+    else:
+        said += " Its layer: width 512, 8 heads, float32, causal, forward. Yours is another."
+    return Table(CHAPTER_COLUMNS, lines, said)
 
 
-def rows_remark(choice: Choice, found: Measurement) -> str:
+def _beside(choice: LayerPlan, row: Row, printed: ChapterRow) -> Cell:
+    """The reader's peak in MB as the chapter's card would show it."""
+    plan = choice.plan
+    if plan is None or not choice.is_the_chapters:
+        return NO_NUMBER
+    if row.state == "out of memory":
+        same = printed.peak_mb is None and plan.budget_bytes == 8 * GB
+        return Cell(None, f":green[same{NBSP}n]" if same else f":gray[{OUT}]")
+    if row.peak_bytes is None:
+        return NO_NUMBER
+    mine = with_workspace(row.peak_bytes, plan) / MB
+    if printed.peak_mb is None:
+        return number(mine, decimals(1), color="gray")
+    if abs(mine - printed.peak_mb) < 0.051:
+        return number(mine, decimals(1), color="green")
+    return Cell(mine, f":red[{decimals(1)(mine)}{NBSP}outside]")
+
+
+def rows_remark(choice: LayerPlan, found: Measurement) -> str:
     """Below the reader's rows: where, how, and what is not said by a number alone."""
     said = [
         f"One layer, {layer_words(choice.layer)}. ms: median of repeats after a warm-up. Predicted: the same "
-        f"code on tensors without data. MB are 2²⁰ bytes."
+        f"code on tensors without data. MB are 2²⁰ bytes.",
     ]
     if kernel := next((row.backend for row in found.rows if row.backend), None):
         said.append(f"Fused ran the kernel {plain(kernel)}.")
     if choice.plan and choice.plan.device == "cpu":
-        said.append(
-            f"Measured on {plain(device.cpu_title())}, where time also goes into fetching fresh memory."
-        )
+        here = plain(device.cpu_title())
+        said.append(f"Measured on {here}, where time also goes into fetching fresh memory.")
         if choice.plan.budget_bytes:
             said.append(f"Of the budget 8.125{NBSP}MB are set aside for cuBLAS, as on a card.")
     return " ".join(said)
 
 
-def exponents_table(choice: Choice, found: Measurement) -> Table:
+def exponents_table(choice: LayerPlan, found: Measurement) -> Table:
     """Fitted slopes of the last four rows; below them explicit's, as shipped and as the chapter has them."""
-    fitted = slopes(found.ended)
+    fitted, loaded, plan = slopes(found.ended), dict[str, float | None](), choice.plan
+    if plan and choice.is_the_chapters:
+        explicit = [row for row in found.ended if row.implementation == "explicit" and row.peak_bytes]
+        with_it = [replace(row, peak_bytes=with_workspace(row.peak_bytes or 0, plan)) for row in explicit]
+        loaded = {name: by["bytes"] for name, by in slopes(with_it).items()}
     lines: list[tuple[str, tuple[float | None, ...]]] = []
-    for name in choice.plan.implementations if choice.plan else IMPLEMENTATIONS:
+    for name in choice.implementations:
         mine = fitted.get(name, {})
-        loaded = _loaded_slope(choice, found, name)
-        lines.append((f"{dot(name)}{NBSP}{name}", (mine.get("time"), mine.get("bytes"), loaded)))
-    if shipped := memory.shipped():
-        lines.append(("shipped, explicit", tuple(memory.explicit_exponents(shipped))))
-    lines.append(("chapter, explicit", (CHAPTER_EXPONENTS["time"], None, CHAPTER_EXPONENTS["bytes"])))
-    rows = [(label, *(number(value, ratio) for value in values)) for label, values in lines]
-    return Table(("exponent of n", "time", "memory", "with workspace"), rows, exponents_remark())
-
-
-def _loaded_slope(choice: Choice, found: Measurement, name: str) -> float | None:
-    plan = choice.plan
-    if plan is None or not choice.is_the_chapters or name != "explicit":
-        return None
-    done = [row for row in found.ended if row.implementation == name and row.peak_bytes]
-    points = [(row.n, with_workspace(row.peak_bytes or 0, plan)) for row in sorted(done, key=lambda r: r.n)]
-    return slope(points[-4:])
-
-
-def exponents_remark() -> str:
-    """Below the exponents: of what they are, and why memory has two."""
+        lines.append((f"{dot(name)}{NBSP}{name}", (mine.get("time"), mine.get("bytes"), loaded.get(name))))
     said = (
         "The slope of the last four rows, log against log; the chapter’s are of 1,024 to 8,192. The "
         "workspace of cuBLAS does not grow, so it flattens the slope."
     )
     if shipped := memory.shipped():
+        lines.append(("shipped, explicit", tuple(memory.explicit_exponents(shipped))))
         said += f" Shipped: {shipped['device']}, {shipped['date']}, 1,024 to 8,192."
-    return said
+    lines.append(("chapter, explicit", (CHAPTER_EXPONENTS["time"], None, CHAPTER_EXPONENTS["bytes"])))
+    rows = [(label, *(number(value, decimals(2)) for value in values)) for label, values in lines]
+    return Table(("exponent of n", "time", "memory", "with workspace"), rows, said)

@@ -13,7 +13,7 @@ from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import step_ticks
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Frame, Line
+from lab.charts.lines import Across, Curve, Line, Plot
 from lab.sections.winograd.setup import WinogradRequest
 from lab.shell.styles import style
 from lab.words import NBSP, quantity
@@ -58,13 +58,13 @@ def figure(sweep: Sweep) -> Figure:
     )
 
 
-def frame(choice: WinogradRequest) -> Frame:
+def frame(choice: WinogradRequest) -> Plot:
     """The chart's frame: accuracy on held-out sentences over epochs of training."""
     each = steps_an_epoch(choice)
     last = max(choice.steps_of(name) for name in choice.experiment.variants)
     epochs = max(1, round(last / each))
     values = [choice.experiment.chapter.get((name, ACCURACY)) for name in choice.experiment.variants]
-    return Frame(
+    return Plot(
         steps=epochs,
         low=-0.03,
         high=1.04,
@@ -84,7 +84,7 @@ def frame(choice: WinogradRequest) -> Frame:
     )
 
 
-def chart(choice: WinogradRequest, shape: Frame, now: Sweep) -> Spec:
+def chart(choice: WinogradRequest, shape: Plot, now: Sweep) -> Spec:
     """Four curves, the chapter's figures, and the rule of a coin."""
     each = steps_an_epoch(choice)
     lines = []
