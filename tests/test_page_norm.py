@@ -239,7 +239,7 @@ def test_gradients_that_cannot_be_measured_are_told(text, probes_here):
 def test_another_text_is_compared_with_nothing():
     other = Measured({0: document(text="Python reference", of_the_chapters_text=False)})
     assert "so nothing is compared" in norm_start.remarks(other)
-    named = {row["name"] for row in norm_start.chart(other, "qkv", chapters_text=False)["datasets"]["curves"]}
+    named = {row["name"] for row in norm_start.chart(other, "qkv")["datasets"]["curves"]}
     assert named == set(PLACEMENTS)
 
 

@@ -4,7 +4,7 @@ from lab.bench.figures import Figure, perplexity, small_multiples
 from lab.bench.layout import BUTTON, HALF, NOTICE_WIDTH, TABLE_WIDTH, beside, figure_title, status_line
 from lab.bench.questions import Question, ask, best_and_worst
 from lab.bench.remarks import remarks
-from lab.bench.request import Request, Setup
+from lab.bench.request import Request, Setup, in_words
 from lab.bench.sweep import Gap, Row, Sweep, difference, requested
 from lab.bench.tables import Cell, Table
 from lab.bench.training import train, train_also
@@ -28,6 +28,7 @@ __all__ = [
     "best_and_worst",
     "difference",
     "figure_title",
+    "in_words",
     "perplexity",
     "remarks",
     "requested",

@@ -6,13 +6,13 @@ from typing import Any
 
 import streamlit as st
 
-from engine.chapter.experiments import METRICS
+from engine.chapter.experiments import METRICS, Experiment
 from lab.bench.layout import Rows
 from lab.bench.sweep import Sweep
 from lab.charts import drawing, lines, panels
-from lab.charts.lines import Line, Plot
+from lab.charts.lines import Curve, Line, Plot
 from lab.charts.panels import Part
-from lab.shell.styles import style
+from lab.shell.styles import dashed_last, style
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,15 @@ class Figure:
     widgets: Callable[[], None] = lambda: None
 
 
-def chart_lines(sweep: Sweep) -> list[Line]:
+def variant_lines(experiment: Experiment, curves: Callable[[str], tuple[Curve, ...]]) -> list[Line]:
     """One line a variant; a dashed one comes last, so that it lies on top of what it modifies."""
-    order = sorted(sweep.experiment.variants, key=lambda name: style(name).dash != "solid")
-    return [Line(sweep.experiment.variant(name).short, style(name), sweep.curves(name)) for name in order]
+    order = dashed_last(experiment.variants)
+    return [Line(experiment.variant(name).short, style(name), curves(name)) for name in order]
+
+
+def chart_lines(sweep: Sweep) -> list[Line]:
+    """The lines of what the experiment compares."""
+    return variant_lines(sweep.experiment, sweep.curves)
 
 
 def perplexity(

@@ -9,7 +9,7 @@ from engine.chapter.experiments import Experiment
 from lab.bench.layout import HALF
 from lab.bench.sweep import Row, Sweep, difference
 from lab.settings import Setting, Settings
-from lab.words import NBSP, plain, quantity
+from lab.words import NBSP, plain
 
 WAITING = "Your guesses are answered here when every model has ended."
 NOTHING_YET = "No runs yet. Make your two guesses, then train."
@@ -59,7 +59,7 @@ def best_and_worst(experiment: Experiment) -> tuple[Question, Question]:
         gap = difference(first, second)
         lead = f"level with {short(now, second)}"
         if gap and not gap.level:
-            lead = f"by {quantity(abs(gap.points))}{', within seed noise' if gap.noise else ''}"
+            lead = f"by {gap.size()}"
         return f"The {name} is **{short(now, first)}**, {lead}."
 
     return (

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
+from engine.chapter.budget import Budget
 from engine.chapter.experiments import Experiment, parse_seeds
 from engine.data import corpus
 from engine.runs import launch
@@ -61,6 +62,14 @@ class Request:
         """
         assert self.corpus_id is not None
         return launch.specs(experiment.id, self.budget, seeds, self.corpus_id, variants)
+
+
+def in_words(budget: Budget) -> str:
+    """What a budget trains: "120 steps of 4 × 64 tokens at learning rate 0.001"."""
+    return (
+        f"{budget.steps:,} steps of {budget.batch_size} × {budget.context_length} tokens at learning rate "
+        f"{budget.learning_rate:g}"
+    )
 
 
 class Setup:

@@ -21,7 +21,7 @@ from engine.system import files
 from engine.system.errors import LabError
 from lab.bench.request import Request
 from lab.charts.lines import Curve, Point
-from lab.words import plain
+from lab.words import plain, quantity
 
 UNENDED = ("queued", *ACTIVE)
 MEASURED = ("done", "diverged")
@@ -238,6 +238,10 @@ class Gap:
     def level(self) -> bool:
         """Whether it would be printed as 0.0."""
         return abs(self.points) < 0.05
+
+    def size(self, unit: str = "") -> str:
+        """How large it is, whichever way: "3.3 points, within seed noise"."""
+        return f"{quantity(abs(self.points))}{unit}{', within seed noise' if self.noise else ''}"
 
 
 def difference(row: Row, other: Row) -> Gap | None:

@@ -4,6 +4,7 @@ Grammar: gray is nothing or a control; red is what the chapter warns of; green t
 reader's own; dashed a modified parent. Slots are names in the theme's categorical palette.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.chapter.variants import DIVIDED_256_WIDE, UNDIVIDED
@@ -64,3 +65,8 @@ _STYLES = {
 def style(variant_id: str) -> Style:
     """A variant's style; ink for one that has none of its own."""
     return _STYLES.get(variant_id, Style("ink"))
+
+
+def dashed_last(names: Iterable[str]) -> list[str]:
+    """Variants in the order of drawing: what modifies another lies on top of it."""
+    return sorted(names, key=lambda name: style(name).dash != "solid")

@@ -1,26 +1,33 @@
 """Gradients per block while the models train, at one step of the reader's runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from statistics import geometric_mean
+
+import streamlit as st
 
 from engine.chapter.experiments import NORM_PLACEMENT
 from engine.system.errors import InvalidInput
+from lab import bench
 from lab.bench import Sweep, Table
+from lab.bench.figures import variant_lines
 from lab.bench.sweep import Listed
 from lab.bench.tables import NOTHING, Cell, model, number
 from lab.charts import lines as charts
+from lab.charts import panels
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Line, Plot
-from lab.sections.norm.start import BLOCKS
-from lab.shell.styles import style
+from lab.charts.lines import Across, Curve, Plot, Point
+from lab.sections.norm.start import ACROSS, BLOCKS
+from lab.settings import Setting
+from lab.shell import frame
 from lab.words import NBSP
 
-variant = NORM_PLACEMENT.variant
-
+NARROW, WIDE = 464, 640  # px, of the two figures of a row
 EVERY = 10  # steps, from one recorded gradient to the next
 METRIC = "grad_norm_blocks"
 BROKEN = 100  # last block over first; what trains well stays under 40
 UNDERFLOW = 1e-45  # stands for nothing: the smallest that float32 can hold
+Recorded = dict[int, Listed]  # one norm a block, by step
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -45,9 +52,24 @@ def checked(last: int) -> Callable[[str], int]:
     return parse
 
 
-def usable(norms: Listed) -> bool:
-    """Whether every block has a gradient that is a number."""
-    return len(norms) == BLOCKS and None not in norms
+def draw(sweep: Sweep, step: Setting[int]) -> None:
+    """The gradients of the reader's own runs, block by block, at one step."""
+    frame.heading(
+        "While it trains",
+        "Every tenth step of your runs above recorded how much gradient reached W_Q, W_K and W_V of each "
+        "block. Move the step to where post-norm breaks.",
+    )
+    last = NORM_PLACEMENT.budget(sweep.request.budget).steps
+    if step.value > last:  # of a longer budget
+        st.markdown(f":orange[Step {step.value:,} is beyond this budget’s {last:,}. Used: {last:,}.]")
+        step.value = last
+    at = st.slider("After step", EVERY, last, step=EVERY, key=step.key, width=bench.HALF)
+    with st.container(horizontal=True, gap="small", key="figure-blocks"):
+        ratio, blocks = ratio_chart(sweep, last, at), blocks_chart(sweep, at)
+        note = "ratio of the two norms, log, over the steps"
+        panels.titled("norm.ratio", "Last block over first", note, ratio, NARROW)
+        panels.titled("norm.blocks", "Gradient norm per block", f"log, after step {at:,}", blocks, WIDE)
+    bench.beside("results-blocks", [results(sweep, at)], reading(sweep, at))
 
 
 def steepness(norms: Listed) -> float | None:
@@ -56,64 +78,47 @@ def steepness(norms: Listed) -> float | None:
     return None if first is None or last is None else max(last, UNDERFLOW) / max(first, UNDERFLOW)
 
 
+def _curves(sweep: Sweep, name: str, points: Callable[[Recorded], Iterable[Point]]) -> tuple[Curve, ...]:
+    """One curve a seed that has any such points."""
+    found = (Curve(tuple(points(by_step))) for by_step in sweep.lists(name, METRIC))
+    return tuple(curve for curve in found if curve.points)
+
+
 def ratios(sweep: Sweep, name: str) -> tuple[Curve, ...]:
     """Last over first at every recorded step, one curve a seed."""
-    found = []
-    for by_step in sweep.lists(name, METRIC):
-        points = tuple((step, value) for step, norms in by_step.items() if (value := steepness(norms)))
-        if points:
-            found.append(Curve(points))
-    return tuple(found)
+
+    def points(by_step: Recorded) -> Iterator[Point]:
+        return ((step, value) for step, norms in by_step.items() if (value := steepness(norms)))
+
+    return _curves(sweep, name, points)
 
 
 def at_step(sweep: Sweep, name: str, step: int) -> tuple[Curve, ...]:
     """The norm over the block at a step, one curve a seed that has come so far."""
-    found = []
-    for by_step in sweep.lists(name, METRIC):
-        points = tuple((block, norm) for block, norm in enumerate(by_step.get(step, ()), start=1) if norm)
-        if points:
-            found.append(Curve(points))
-    return tuple(found)
 
+    def points(by_step: Recorded) -> Iterator[Point]:
+        return ((block, norm) for block, norm in enumerate(by_step.get(step, ()), start=1) if norm)
 
-def _order() -> list[str]:
-    return sorted(NORM_PLACEMENT.variants, key=lambda name: style(name).dash != "solid")
+    return _curves(sweep, name, points)
 
 
 def ratio_chart(sweep: Sweep, last: int, at: int) -> Spec:
     """Last block over first, over the steps, and where the reader stands."""
-    frame = Plot(
-        steps=last,
-        low=1e-3,
-        high=1e12,
-        field="ratio",
-        ticks=(1e-3, 1, 1e3, 1e6, 1e9, 1e12),
-        form=".4~g",
-        shown=power,
-        gutter=0.02,
-        names=False,
-        across=Across(ticks=(0, last // 2, last)),
-        over=(charts.here,),
-    )
-    lines = [Line(variant(name).short, style(name), ratios(sweep, name)) for name in _order()]
-    return charts.line_chart(frame, lines, here=[{"step": at}])
+    plot = Plot(
+        steps=last, low=1e-3, high=1e12, field="ratio", ticks=(1e-3, 1, 1e3, 1e6, 1e9, 1e12), form=".4~g",
+        shown=power, gutter=0.02, names=False, across=Across(ticks=(0, last // 2, last)), over=(charts.here,),
+    )  # fmt: skip
+    lines = variant_lines(NORM_PLACEMENT, lambda name: ratios(sweep, name))
+    return charts.line_chart(plot, lines, here=[{"step": at}])
 
 
 def blocks_chart(sweep: Sweep, at: int) -> Spec:
     """The norm over the block, at one step."""
-    frame = Plot(
-        steps=BLOCKS,
-        low=1e-12,
-        high=10,
-        field="norm",
-        ticks=(1e-12, 1e-8, 1e-4, 1),
-        form=".2~g",
-        shown=power,
-        gutter=0.56,
-        across=Across(field="block", title="block", first=1, ticks=tuple(range(1, BLOCKS + 1))),
-    )
-    lines = [Line(variant(name).short, style(name), at_step(sweep, name, at)) for name in _order()]
-    return charts.line_chart(frame, lines)
+    plot = Plot(
+        steps=BLOCKS, low=1e-12, high=10, field="norm", ticks=(1e-12, 1e-8, 1e-4, 1), form=".2~g",
+        shown=power, gutter=0.56, across=replace(ACROSS, title="block"),
+    )  # fmt: skip
+    return charts.line_chart(plot, variant_lines(NORM_PLACEMENT, lambda name: at_step(sweep, name, at)))
 
 
 def broken_from(sweep: Sweep, name: str) -> int | None:
@@ -133,7 +138,8 @@ def broken_from(sweep: Sweep, name: str) -> int | None:
 
 def mean_at(sweep: Sweep, name: str, at: int) -> list[float] | None:
     """The norm of every block at a step, the geometric mean over seeds, None where nobody has come so far."""
-    held = [norms for by_step in sweep.lists(name, METRIC) if usable(norms := by_step.get(at, ()))]
+    recorded = [by_step.get(at, ()) for by_step in sweep.lists(name, METRIC)]
+    held = [norms for norms in recorded if len(norms) == BLOCKS and None not in norms]
     if not held:
         return None
     return [geometric_mean([norm or UNDERFLOW for norm in of_block]) for of_block in zip(*held, strict=True)]
@@ -162,8 +168,7 @@ def reading(sweep: Sweep, at: int) -> str:
     found = {name: mean_at(sweep, name, at) for name in NORM_PLACEMENT.variants}
     post, pre = found["post-norm"], found["pre-norm"]
     if post is None or pre is None:
-        begun = any(sweep.lists(name, METRIC) for name in NORM_PLACEMENT.variants)
-        if begun:
+        if any(sweep.lists(name, METRIC) for name in found):
             return "Not every model has come to this step, or it has a non-finite gradient."
         return "Nothing is recorded yet. Train the four models above; then move the step."
     passed = (post[-1] / post[0]) ** (1 / (BLOCKS - 1))
@@ -183,11 +188,8 @@ def reading(sweep: Sweep, at: int) -> str:
             f"the first blocks, and what is trained in effect are the last ones and the unembedding."
         )
     if (warmed := found["post-norm-warmup"]) is not None:
-        fate = (
-            f"breaks at step {starts['post-norm-warmup']:,} as well"
-            if starts["post-norm-warmup"]
-            else "never breaks"
-        )
+        broken = starts["post-norm-warmup"]
+        fate = f"breaks at step {broken:,} as well" if broken else "never breaks"
         said.append(
             f"With a warmup it {fate}; here its last block gets {power(warmed[-1] / warmed[0])} times the "
             f"first’s."

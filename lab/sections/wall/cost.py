@@ -143,6 +143,6 @@ def words(shape: str) -> str:
         f"multiplications, but, stored, already {percent(kept_share(shape, 1024))} of what a block "
         f"keeps for the way back. "
         f"Memory reaches one half at **{KEPT * width // heads:,}** tokens (16 × {width:,} / {heads}), work "
-        f"at **{work_half_at(shape):,}**. So memory is the first wall, and it is the one that fused and chunked "
-        f"take away; the work stays."
+        f"at **{work_half_at(shape):,}**. So memory is the first wall, and it is the one that fused and "
+        f"chunked take away; the work stays."
     )
