@@ -1,30 +1,21 @@
 """Figures, rows and tables of the sweeps over head widths and over ways to scale."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from engine.chapter.experiments import (
-    GAP,
-    PERPLEXITY,
-    SCALES,
-    SCALING,
-    SCALING_LONG,
-    SCALING_WIDE,
-    Experiment,
-)
+from engine.chapter.experiments import GAP, PERPLEXITY, SCALING, SCALING_LONG, SCALING_WIDE, Experiment
 from engine.chapter.variant import Variant
 from engine.chapter.variants import UNDIVIDED
 from lab import bench
-from lab.bench import Figure, Gap, Request, Row, Sweep, Table, difference, tables
-from lab.bench.remarks import general
+from lab.bench import Figure, Request, Row, Sweep, Table, difference, tables
 from lab.charts.lines import Line
 from lab.charts.panels import Panel, Part
 from lab.settings import Setting
 from lab.shell.frame import dot
-from lab.shell.styles import style
-from lab.words import NBSP, plain, points, quantity, signed
+from lab.shell.styles import dashed_last, style
+from lab.words import NBSP, points, quantity, signed
 
 KINDS = ("divided", "undivided")
 CHAPTER = {**SCALING_LONG.chapter, **SCALING.chapter, **SCALING_WIDE.chapter}
@@ -111,33 +102,24 @@ class Pair:
         return f"{config.effective_d_head}{', block' if config.d_ff else ''}"
 
 
-def _widths() -> Iterator[Pair]:
-    """As the chapter has them: first the heads that train longer, then the others."""
-    seen = set[str]()
-    for experiment in (SCALING_LONG, SCALING):
-        for row in _rows(experiment):
-            if row.divided.id not in seen:
-                seen.add(row.divided.id)
-                yield row
+def _pairs(experiment: Experiment) -> dict[str, Pair]:
+    return {made.id: Pair(made, experiment) for made in experiment.models if made.id in UNDIVIDED}
 
 
-def _rows(experiment: Experiment) -> Iterator[Pair]:
-    return (Pair(made, experiment) for made in experiment.models if made.id in UNDIVIDED)
-
-
-PAIRS = tuple(_widths())
+# As the chapter has them: first the heads that train longer, then the others.
+PAIRS = tuple((_pairs(SCALING_LONG) | _pairs(SCALING) | _pairs(SCALING_LONG)).values())
 WIDEST = PAIRS[-1]
-AS_WIDE = tuple(_rows(SCALING_WIDE))
+AS_WIDE = tuple(_pairs(SCALING_WIDE).values())
 
 
 def parts(
     sweep: Sweep, names: Sequence[str], labels: dict[str, str], panels: Sequence[Panel], *, rules: bool
 ) -> list[Part]:
     """The panels of some variants, the dashed last. rules: whether the chapter's figures are drawn."""
-    order = sorted(names, key=lambda name: style(name).dash != "solid")
+    order = dashed_last(names)
     found = []
     for panel in panels:
-        values = [CHAPTER.get((name, panel.metric)) for name in order] if rules else []
+        values = [CHAPTER.get((name, panel.metric)) for name in order if rules]
         lines = [Line(labels[name], style(name), sweep.curves(name, panel.metric)) for name in order]
         found.append(Part(panel, lines, tuple((value.middle, False) for value in values if value)))
     return found
@@ -152,12 +134,11 @@ def width_parts(sweep: Sweep, row: Pair) -> list[Part]:
 def worth(sweep: Sweep, width: Pair) -> Row:
     """How many points of perplexity the division is worth, seed by seed."""
     divided, undivided = pair(sweep, width)
-    name = undivided.variant
-    return Row(
-        variant=name,
-        chapter=CHAPTER.get((name, GAP)),
-        reference=undivided.reference,
-        yours=_minus(undivided.yours, divided.yours),
+    better = divided.yours
+    return replace(
+        undivided,
+        chapter=CHAPTER.get((undivided.variant, GAP)),
+        yours={seed: worse - better[seed] for seed, worse in undivided.yours.items() if seed in better},
         diverged=max(divided.diverged, undivided.diverged),
     )
 
@@ -169,10 +150,6 @@ def pair(sweep: Sweep, width: Pair, metric: str = PERPLEXITY) -> tuple[Row, Row]
     return divided, undivided
 
 
-def _minus(one: dict[int, float], other: dict[int, float]) -> dict[int, float]:
-    return {seed: one[seed] - other[seed] for seed in one if seed in other}
-
-
 def winner(divided: Row, undivided: Row) -> str | None:
     """Whose perplexity is the lower: "divided", "undivided", "neither"; None while one is missing.
 
@@ -180,10 +157,9 @@ def winner(divided: Row, undivided: Row) -> str | None:
     """
     gap = difference(undivided, divided)
     if gap is None:
-        both = dict(zip(KINDS, (divided, undivided), strict=True))
-        stayed = [kind for kind, row in both.items() if row.mean is not None]
-        lost = any(row.diverged for row in both.values())
-        return stayed[0] if len(stayed) == 1 and lost else None
+        stayed = "undivided" if divided.mean is None else "divided"
+        alone = (divided.mean is None) != (undivided.mean is None)
+        return stayed if alone and (divided.diverged or undivided.diverged) else None
     if gap.level or gap.noise:
         return "neither"
     return "divided" if gap.points > 0 else "undivided"
@@ -195,25 +171,15 @@ def perplexity_table(sweep: Sweep) -> Table:
     for row in PAIRS:
         divided, undivided = pair(sweep, row)
         gain, gap = worth(sweep, row), difference(undivided, divided)
-        rows.append(
-            (
-                row.label(sweep.request.budget),
-                tables.yours(divided),
-                tables.yours(undivided),
-                tables.with_spread(gain.mean, gain.sd, lambda value: signed(value or 0.0), bold=True),
-                _winner(winner(divided, undivided), gap),
-            )
-        )
+        saved = tables.with_spread(gain.mean, gain.sd, lambda value: signed(value or 0.0), bold=True)
+        won = winner(divided, undivided)
+        if won in KINDS:
+            won = f"{dot(WIDEST.names[KINDS.index(won)])}{NBSP}{won}"
+        elif won:
+            won = f":gray[tie{', within seed noise' if gap and gap.noise else ''}]"
+        both = tables.yours(divided), tables.yours(undivided)
+        rows.append((row.label(sweep.request.budget), *both, saved, won or tables.NOTHING))
     return Table(("perplexity", "divided", "undivided", "points saved", "winner"), rows)
-
-
-def _winner(name: str | None, gap: Gap | None) -> str:
-    match name:
-        case None:
-            return ":gray[–]"
-        case "neither":
-            return ":gray[tie, within seed noise]" if gap and gap.noise else ":gray[tie]"
-    return f"{dot(WIDEST.names[KINDS.index(name)])}{NBSP}{name}"
 
 
 def scores_table(sweep: Sweep) -> Table:
@@ -263,19 +229,14 @@ def caption(sweep: Sweep, widths: Sequence[Pair] = PAIRS) -> str:
 
 def budget_line(request: Request) -> None:
     """What the chosen budget trains."""
-    budget = SCALING.budget(request.budget)
-    trained = (
-        f"{budget.steps:,} steps of {budget.batch_size} × {budget.context_length} tokens at learning rate "
-        f"{budget.learning_rate:g}"
-    )
-    if request.budget == "quick":
-        st.caption(f"Quick: {trained}.")
-        return
-    long = SCALING_LONG.budget("chapter")
-    st.caption(
-        f"Chapter: {trained}, one head added to the token, no norm; in a block: {long.steps:,} steps of "
-        f"{long.batch_size} × {long.context_length}."
-    )
+    said = f"{request.budget.capitalize()}: {bench.in_words(SCALING.budget(request.budget))}"
+    if request.budget == "chapter":
+        long = SCALING_LONG.budget("chapter")
+        said += (
+            f", one head added to the token, no norm; in a block: {long.steps:,} steps of "
+            f"{long.batch_size} × {long.context_length}"
+        )
+    st.caption(f"{said}.")
 
 
 def widths_figure(sweep: Sweep, width: Setting[str]) -> Figure:
@@ -301,35 +262,3 @@ def widths_figure(sweep: Sweep, width: Setting[str]) -> Figure:
         )
 
     return replace(found, draw=draw)
-
-
-def models_table(sweep: Sweep, first: str, labels: dict[str, str], caption: str = "") -> Table:
-    """Every model of an experiment: the shipped perplexity, yours, and your scores at the end.
-
-    first: what the column of their labels is called.
-    """
-    rows = []
-    for name, label in labels.items():
-        row = sweep.row(name, PERPLEXITY)
-        scores = (tables.yours(sweep.row(name, panel.metric), panel.shown) for panel in (SPREAD, FROZEN))
-        shipped = tables.shipped(row, PERPLEXITY)
-        rows.append((f"{dot(name)}{NBSP}{plain(label)}", shipped, tables.yours(row), *scores))
-    columns = (first, "reference", "perplexity, yours", "std of scores", "over 0.99")
-    return Table(columns, rows, caption)
-
-
-# What tells the models of an experiment apart, without what all of them share.
-SCALES_LABELS = {made.id: made.part for made in SCALES.models}
-AS_WIDE_LABELS = {made.id: made.short for made in SCALING_WIDE.models}
-
-
-def wide_tables(sweep: Sweep) -> list[Table]:
-    """The heads in models of their own width, and the chapter's figures of them."""
-    beside = tables.four_columns(sweep, lines(sweep, AS_WIDE), "beside the chapter", caption(sweep, AS_WIDE))
-    return [models_table(sweep, "d_k and d_model", AS_WIDE_LABELS), beside]
-
-
-def scales_tables(sweep: Sweep) -> list[Table]:
-    """The heads of other scales."""
-    said = " ".join(general(sweep, sweep.rows()))
-    return [models_table(sweep, "d_k 1024", SCALES_LABELS, said)]

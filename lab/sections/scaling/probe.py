@@ -2,13 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
+import streamlit as st
+
 from engine.chapter import measurements, reference
 from engine.chapter.measurements import SATURATION, VARIANCE
+from engine.probes.registry import SCALING
 from engine.probes.results.scaling import RandomVectors
+from lab import bench, probes
 from lab.bench import Cell, Table, tables, untrained
+from lab.charts import panels
 from lab.charts.lines import Across, Curve, Line
 from lab.charts.panels import Panel, Part
 from lab.sections.scaling.parts import figure, share
+from lab.settings import Setting, Settings
+from lab.shell import frame
 from lab.shell.styles import Style
 from lab.words import MINUS, NBSP, quantity
 
@@ -52,6 +59,29 @@ PANELS = (
 def up_to(widest: int) -> tuple[int, ...]:
     """The values of d from the least to this one."""
     return tuple(d_head for d_head in D_HEADS if d_head <= widest)
+
+
+def draw(pairs: Setting[int], widest: Setting[int], settings: Settings) -> None:
+    """Variance, saturation and Jacobian of vectors that nobody trained."""
+    frame.heading(
+        "Before any training: random vectors",
+        "Draw queries and keys from a standard normal distribution. How wide are their products, and what "
+        "does a softmax over 64 of them let through, with the division and without?",
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-vectors"):
+        pairs.draw(width=260)
+        widest.draw(width=260)
+        d_heads = up_to(widest.value)
+        now = {"pairs": pairs.value, "d_heads": list(d_heads)}
+        asked = probes.pressed("Measure", settings.key("measure"), now, SCALING.seconds)
+        status_slot = bench.status_line()
+    probes.outdated(asked, now)
+    measured = probes.attempt(status_slot, SCALING, **asked) if asked else None
+    d_heads = tuple(asked["d_heads"]) if measured and asked else d_heads
+    st.markdown("**2,000 rows of 64 random scores** :gray[over the width]")
+    panels.draw(saturation_parts(measured), d_heads[-1], "vectors", across=across(d_heads))
+    made = variance_table(d_heads, measured), saturation_table(d_heads, measured), chapter_table(measured)
+    bench.beside("results-vectors", made, notice(measured))
 
 
 def variance_table(d_heads: Sequence[int], measured: RandomVectors | None) -> Table:

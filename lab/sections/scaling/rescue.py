@@ -3,16 +3,23 @@
 import re
 from dataclasses import dataclass, replace
 
-from engine.chapter.experiments import PERPLEXITY
+import streamlit as st
+
+from engine.chapter.experiments import PERPLEXITY, RESCUE
+from engine.runs import launch
 from engine.runs.store import Run
 from engine.system.errors import InvalidInput
+from lab import bench
 from lab.bench import Sweep, Table
 from lab.bench.tables import number
+from lab.charts import panels
 from lab.charts.lines import Across, Curve, Line
 from lab.charts.panels import Panel, Part
 from lab.sections.scaling.parts import ENTROPY, FROZEN, LOSS, PAIRS, SPREAD, Pair, figure, share
+from lab.settings import Setting, Settings
+from lab.shell import frame
 from lab.shell.styles import Style
-from lab.words import NBSP, quantity
+from lab.words import NBSP, plain, quantity
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,38 @@ class Rescue:
         return spec.variant
 
 
+def draw(sweep: Sweep, collapsed: Setting[str | None], settings: Settings) -> None:
+    """A collapsed head, the division put back, trained on."""
+    frame.heading(
+        "Can a collapsed head be rescued?",
+        "Take the final weights of an unscaled head, put the division back, and train on, for as many steps "
+        "again and with a fresh optimiser. Only the scale differs.",
+    )
+    runs = collapsed_runs(sweep)
+    if not runs:
+        st.markdown(":gray[No undivided head of these settings is trained yet. Train the heads above first.]")
+        return
+    if (wanted := collapsed.value) not in runs:
+        collapsed.value = next(iter(runs))
+        if wanted:
+            st.markdown(f":orange[No finished undivided head of these settings is {plain(wanted)}.]")
+    run = runs[collapsed.value or ""]
+    fork = Sweep.of(RESCUE, [launch.rescue(run.id, run.spec)], sweep.request)
+    story = Rescue(run, fork, divided_all_along(sweep, run))
+
+    def drawn(now: Sweep) -> None:
+        progress = (1 + now.progress) / 2 if now.unended else 0.0
+        panels.draw(parts(story, now), 2 * story.steps, "rescue", progress, across(story))
+        bench.beside("results-rescue", [results(story, now)], notice(story, now))
+
+    def widgets() -> None:
+        titled = {name: f"d_k {_width(run).short}, seed {run.spec.seed}" for name, run in runs.items()}
+        key = collapsed.key
+        st.selectbox("Collapsed head", list(runs), format_func=titled.__getitem__, key=key, width=220)
+
+    bench.train_also(fork, settings, "rescue", "Put the division back", drawn, widgets=widgets, width=190)
+
+
 def named(text: str) -> str:
     """A collapsed run as it stands in the URL: "1024-0", "128-block-0": what it trains, and its seed.
 
@@ -52,20 +91,10 @@ def named(text: str) -> str:
 def collapsed_runs(sweep: Sweep) -> dict[str, Run]:
     """Finished undivided runs of a sweep by name, the widest first."""
     undivided = {row.names[1] for row in PAIRS}
-    found = [
-        run
-        for digest, spec in sweep.wanted.items()
-        if spec.variant in undivided
-        and (run := sweep.measured.get(digest)) is not None
-        and run.state == "done"
-    ]
+    wanted = [digest for digest, spec in sweep.wanted.items() if spec.variant in undivided]
+    found = [run for digest in wanted if (run := sweep.measured.get(digest)) and run.state == "done"]
     found.sort(key=lambda run: (-run.spec.config.effective_d_head, run.spec.seed))
     return {f"{_width(run).id}-{run.spec.seed}": run for run in found}
-
-
-def titled(run: Run) -> str:
-    """ "d_k 1024, seed 0"."""
-    return f"d_k {_width(run).short}, seed {run.spec.seed}"
 
 
 def _width(run: Run) -> Pair:
@@ -114,26 +143,22 @@ def _curves(now: Sweep, run: Run | None, panel: Panel) -> tuple[Curve, ...]:
 
 def results(rescue: Rescue, now: Sweep) -> Table:
     """Before, at once after, at the end, and without the detour."""
-    steps, panels = f"{rescue.steps:,}{NBSP}steps", (LOSS, SPREAD, FROZEN, ENTROPY)
-    rows = []
+    steps, shown = f"{rescue.steps:,}{NBSP}steps", (LOSS, SPREAD, FROZEN, ENTROPY)
+    rows, only = [], next(iter(now.runs), None)
     reached = next((curve.points[-1][0] for curve in now.curves(rescue.name)), 0)
     for label, run, end in (
         (f"undivided, {steps}", rescue.collapsed, -1),
-        ("division put back, no step yet", _only(now), 0),
-        (f"division put back, {f'{reached:,}{NBSP}steps on' if reached else 'trained on'}", _only(now), -1),
+        ("division put back, no step yet", only, 0),
+        (f"division put back, {f'{reached:,}{NBSP}steps on' if reached else 'trained on'}", only, -1),
         (f"divided all along, {steps}", rescue.scratch, -1),
     ):
-        curves = ((panel, _curves(now, run, panel)) for panel in panels)
+        curves = ((panel, _curves(now, run, panel)) for panel in shown)
         cells = (
             number(found[0].points[end][1] if found else None, panel.shown, bold=True)
             for panel, found in curves
         )
         rows.append((label, *cells))
     return Table(("yours", "perplexity", "std of scores", "over 0.99", "entropy, nats"), rows)
-
-
-def _only(now: Sweep) -> Run | None:
-    return next(iter(now.runs), None)
 
 
 def notice(rescue: Rescue, now: Sweep) -> str:
