@@ -16,7 +16,7 @@ from engine.runs.store import Store
 from engine.training import checkpoint
 from lab.sections.mask import charts as mask_charts
 from lab.sections.mask import grid as score_grid
-from lab.sections.mask import parts
+from lab.sections.mask import ways
 from tests import finished
 from tests.apptest import charts, nodes, open_page, rerun, said, tables
 
@@ -281,6 +281,11 @@ def test_no_chart_of_the_page_names_a_colour():
     assert "#" not in json.dumps(specs)
 
 
+def averaged(total, number):
+    """A mean."""
+    return total / number
+
+
 def test_a_function_is_shown_without_its_docstring():
-    shown = parts.body(parts.of_six)
-    assert shown == 'def of_six(differ: int) -> str:\n    return f"{count(differ)} of the six"'
+    shown = ways.body(averaged)
+    assert shown == "def averaged(total, number):\n    return total / number"

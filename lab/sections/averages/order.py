@@ -1,20 +1,69 @@
 """Two texts through trained averages: how far their averages differ, and what each says comes next."""
 
+import random
 from collections import Counter
 from collections.abc import Sequence
 
 import streamlit as st
 
 from engine.chapter.experiments import AVERAGES
+from engine.chapter.variants import AVERAGE, AVERAGE_POSITIONS
 from engine.probes.registry import AVERAGES as COMPARE
 from engine.probes.results.averages import Comparison
-from lab import probes, weights
+from lab import bench, probes, weights
 from lab.probes import tiny
+from lab.settings import Setting, Settings, hold
+from lab.shell import frame
 from lab.shell.frame import dot
 from lab.words import plain, visible
 
+PARAGRAPH = (
+    "Before the gates the soldiers stood and waited for the king, who had sworn to return by night; but the "
+    "night came, and the king did not, and the people began to say that he was dead."
+)
 
-def order_blindness(key: str, variants: Sequence[str], first: str, second: str) -> None:
+
+def sentences(first: Setting[str], second: Setting[str], settings: Settings) -> None:
+    """Two sentences of the same words, through the average with and without positions."""
+    frame.heading(
+        "Who bit whom?",
+        "A mean does not ask in which order its terms came. Type two sentences of the same words: the "
+        "trained average gives both the same summary, and so the same guess at the next token.",
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        first.draw(width=400)
+        second.draw(width=400)
+    blind = (AVERAGE.id, AVERAGE_POSITIONS.id)
+    _order_blindness(settings.key("order"), blind, first.value, second.value)
+
+
+def paragraph(settings: Settings) -> None:
+    """A paragraph that the reader shuffles by hand."""
+    frame.heading(
+        "Shuffle a paragraph",
+        "Move the words about as you like, by hand or all at once. As long as none is lost, the average’s "
+        "prediction does not move.",
+    )
+    state, keys = st.session_state, {"A paragraph": "paragraph", "In your order": "shuffled"}
+    yours, shuffled = (settings.key(name) for name in keys.values())
+
+    def shuffle() -> None:
+        words = state[yours].split()
+        random.shuffle(words)
+        state[shuffled] = " ".join(words)
+
+    texts = []
+    with st.container(horizontal=True):
+        for label, name in keys.items():
+            key = settings.key(name)
+            hold(key, PARAGRAPH)
+            text = st.text_area(label, key=key, height=120, width=bench.HALF, persist_state="session")
+            texts.append(" ".join(text.split()))
+    st.button("Shuffle", key=settings.key("shuffle"), on_click=shuffle, width=160)
+    _order_blindness(yours, (AVERAGE.id,), *texts)
+
+
+def _order_blindness(key: str, variants: Sequence[str], first: str, second: str) -> None:
     """Both texts through each variant. key: of the switch that says whose weights."""
     found = weights.chosen(key, AVERAGES, variants)
     with st.container(horizontal=True):
