@@ -5,7 +5,6 @@ import streamlit as st
 
 from engine.chapter.experiments import AVERAGES
 from engine.data import corpus
-from engine.runs import dispatcher
 from engine.runs.store import ACTIVE, trains
 from lab.runs import view
 from lab.sections.home import chart, state
@@ -26,13 +25,12 @@ with st.container(key="head"):
         width=MEASURE,
     )
 store, ledger, runs = view.opened()
-is_served = dispatcher.running(store.root)
 active = [run.id for run in runs if run.state in ACTIVE]
-drawn = (ledger, view.records_stamp(store, active), is_served)
+drawn = view.depends_on(store, active, ledger)
 notice = state.text_here()
 if notice:
     st.markdown(f":orange[{plain(notice)}]", width=MEASURE)
-if not is_served:
+if not drawn[-1]:
     st.markdown(":orange[Nothing carries runs out: open the lab with `python -m lab`, or `make lab`.]")
 
 lines = {
@@ -89,12 +87,4 @@ if not notice:
         lines["Text"] = str(error)
     quick.caption(state.quick_text(AVERAGES) or "\u00a0")
 show_machine()
-
-
-def look() -> object:
-    """What this page depends on, now."""
-    records = view.records_stamp(store, active)
-    return view.ledger_stamp(store), records, dispatcher.running(store.root)
-
-
-redraw_on_change(look, drawn, LIVE_SECONDS if active else IDLE_SECONDS)
+redraw_on_change(lambda: view.depends_on(store, active), drawn, LIVE_SECONDS if active else IDLE_SECONDS)

@@ -53,15 +53,9 @@ multiplied = settings.choice(
     "times", "Scores multiplied by", charts.TIMES, "1", shown="×{}".format, widget="slider"
 )
 number_type = settings.choice("type", "Type", values.TYPES, "float32")
-sizes = tuple(f"{size:.0f}" for size in values.SIZES)
-score_size = settings.choice(
-    "size",
-    "Size of the scores (standard deviation)",
-    sizes,
-    "10000",
-    shown=values.size_label,
-    widget="slider",
-)
+sizes = {f"{size:.0f}": values.size_label(size) for size in values.SIZES}
+label = "Size of the scores (standard deviation)"
+score_size = settings.choice("size", label, sizes, "10000", widget="slider")
 prompt = settings.text("prompt", "Begins with", "ROMEO: I will", max_chars=200)
 
 frame.header(

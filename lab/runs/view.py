@@ -17,6 +17,7 @@ import streamlit as st
 
 from engine.chapter.experiments import EXPERIMENTS, PERPLEXITY, VARIANTS
 from engine.chapter.variant import Variant
+from engine.runs import dispatcher
 from engine.runs.store import ACTIVE, ENDED, Entry, Run, State, Store, open_store, trains
 from engine.system import files
 from lab.words import about, duration, plain
@@ -98,6 +99,15 @@ def ledger_stamp(store: Store) -> tuple[Stamp, Stamp]:
 def records_stamp(store: Store, active: Iterable[int]) -> tuple[Stamp, ...]:
     """Changes whenever one of these runs recorded something."""
     return tuple(_stamp(store.directory(run_id) / "metrics.jsonl") for run_id in active)
+
+
+def depends_on(store: Store, active: Iterable[int], ledger: object = None) -> tuple[object, object, bool]:
+    """What a page that lists runs is drawn of, as it is now; the last: whether something starts runs.
+
+    ledger: its stamp, where it was taken already.
+    """
+    served = dispatcher.running(store.root)
+    return ledger or ledger_stamp(store), records_stamp(store, active), served
 
 
 def _stamp(path: Path) -> Stamp:

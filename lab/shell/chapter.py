@@ -41,60 +41,39 @@ class Section:
 
 LONG_GROUPS = {"Averages": "From averages to attention"}
 
-_PLAN: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
-    (
-        "Averages",
-        "Averages",
-        "Why is a mean of the context worse than no context?",
-        "averages.py",
-        ("averages",),
+_PLAN: dict[str, tuple[tuple[str, str, str, tuple[str, ...]], ...]] = {  # of each group
+    "Averages": (
+        ("Averages", "Why is a mean of the context worse than no context?", "averages.py", ("averages",)),
+        ("Mask and softmax", "One triangle, one softmax, three ways to the same mean", "mask.py", ("mask",)),
     ),
-    (
-        "Averages",
-        "Mask and softmax",
-        "One triangle, one softmax, three ways to the same mean",
-        "mask.py",
-        ("mask",),
+    "The score": (
+        (
+            "Query, key, value",
+            "Why does matching need two projections, and copying a third?",
+            "qkv.py",
+            ("query-key-value",),
+        ),
+        ("Why √d_k", "What collapses when the score is not divided?", "scaling.py", ("scaling-training",)),
+        ("Against PyTorch", "Does our attention equal theirs, to the last bit but one?", "parity.py", ()),
     ),
-    (
-        "The score",
-        "Query, key, value",
-        "Why does matching need two projections, and copying a third?",
-        "qkv.py",
-        ("query-key-value",),
+    "The block": (
+        ("Ladder", "What does each part buy, and what does it cost?", "ladder.py", ("ladder",)),
+        ("Norm placement", "Why does post-norm need a warmup?", "norm.py", ("norm-placement",)),
+        ("Positions", "Which scheme survives a longer window?", "positions.py", ("positions",)),
+        ("Shapes", "Encoder, decoder, both: what changes is the mask", "shapes.py", ("shapes",)),
     ),
-    (
-        "The score",
-        "Why √d_k",
-        "What collapses when the score is not divided?",
-        "scaling.py",
-        ("scaling-training",),
+    "The cost": (
+        ("The n × n wall", "At which length does your memory end?", "wall.py", ("memory-wall",)),
+        ("Ledger", "Where do 124,439,808 parameters live?", "ledger.py", ()),
     ),
-    (
-        "The score",
-        "Against PyTorch",
-        "Does our attention equal theirs, to the last bit but one?",
-        "parity.py",
-        (),
+    "Circuits": (
+        ("Winograd", "Which noun is tired? A two-hop circuit", "winograd.py", ("winograd-closed",)),
+        ("Induction", "When does a model learn to continue a repeat?", "induction.py", ("induction",)),
     ),
-    ("The block", "Ladder", "What does each part buy, and what does it cost?", "ladder.py", ("ladder",)),
-    ("The block", "Norm placement", "Why does post-norm need a warmup?", "norm.py", ("norm-placement",)),
-    ("The block", "Positions", "Which scheme survives a longer window?", "positions.py", ("positions",)),
-    ("The block", "Shapes", "Encoder, decoder, both: what changes is the mask", "shapes.py", ("shapes",)),
-    ("The cost", "The n × n wall", "At which length does your memory end?", "wall.py", ("memory-wall",)),
-    ("The cost", "Ledger", "Where do 124,439,808 parameters live?", "ledger.py", ()),
-    ("Circuits", "Winograd", "Which noun is tired? A two-hop circuit", "winograd.py", ("winograd-closed",)),
-    (
-        "Circuits",
-        "Induction",
-        "When does a model learn to continue a repeat?",
-        "induction.py",
-        ("induction",),
-    ),
-    ("Workbench", "Playground", "What does a model of your own say, and why?", "playground.py", ()),
-)
-
-SECTIONS: tuple[Section, ...] = tuple(Section(number, *row) for number, row in enumerate(_PLAN, start=1))
+    "Workbench": (("Playground", "What does a model of your own say, and why?", "playground.py", ()),),
+}
+_ROWS = [(group, *row) for group, rows in _PLAN.items() for row in rows]
+SECTIONS: tuple[Section, ...] = tuple(Section(number, *row) for number, row in enumerate(_ROWS, start=1))
 
 
 def section(script: str) -> Section:

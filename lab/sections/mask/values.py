@@ -16,10 +16,9 @@ SIZES = (*(float(lead * 10**power) for power in range(10) for lead in (1, 2, 5))
 TYPES = ("float32", "float16", "bfloat16")
 
 
-def size_label(size: str) -> str:
+def size_label(size: float) -> str:
     """A size of scores for people: "5,000", "1e9"."""
-    value = float(size)
-    return f"{value:,.0f}" if value < 1e6 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    return f"{size:,.0f}" if size < 1e6 else f"{size:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
 def constants(measured: Sequence[Constant], kind: str, size: float) -> None:
@@ -34,8 +33,7 @@ def constants(measured: Sequence[Constant], kind: str, size: float) -> None:
                 "500 grids of 6 × 6 normal scores. A cross ends a curve where scores no longer fit the type."
             )
         with st.container(width=560):
-            shown = size_label(str(size))
-            st.markdown(f"**What becomes of the mask value** :gray[scores of size {shown}]")
+            st.markdown(f"**What becomes of the mask value** :gray[scores of size {size_label(size)}]")
             _constants_table(found, size).draw()
 
 
