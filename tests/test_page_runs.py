@@ -259,13 +259,13 @@ def test_with_many_runs_only_the_newest_are_read(store, monkeypatch):
     for run in store.runs():
         store.advance(run.id, "queued", "done", measured={"validation_perplexity": 1.0})
     read = []
-    real = view.curve
+    real = view.recorded
 
     def counted(directory, figure):
         read.append(directory)
         return real(directory, figure)
 
-    monkeypatch.setattr(view, "curve", counted)
+    monkeypatch.setattr(view, "recorded", counted)
     page = opened()
     assert len(shown_ids(page)) == len(read) == 100
     page.button[-1].click().run()

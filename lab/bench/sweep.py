@@ -20,12 +20,13 @@ from engine.runs.store import ACTIVE, Run, Store, open_store
 from engine.system import files
 from engine.system.errors import LabError
 from lab.bench.request import Request
-from lab.charts.lines import Curve, Point
+from lab.charts.lines import Curve
 from lab.words import plain, quantity
 
 UNENDED = ("queued", *ACTIVE)
 MEASURED = ("done", "diverged")
-Listed = tuple[float | None, ...]
+Listed = Sequence[float | None]
+Recorded = tuple[tuple[int, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -135,38 +136,27 @@ class Sweep:
         return sum(map(self.step, runs)) / sum(run.spec.budget.steps for run in runs) if runs else 0.0
 
     def curves(self, variant: str, metric: str = PERPLEXITY) -> tuple[Curve, ...]:
-        """One curve a seed that has begun. An ended run that never evaluated gives way to an earlier one.
-
-        metric: what is looked at, by its name in the records.
-        """
-        found = []
-        for run in self.runs:
-            if self.wanted[run.digest].variant != variant:  # the run may have been made under another name
-                continue
-            curve = self.curve(run, metric)
-            if not curve.points and run.state not in UNENDED and run.digest in self.measured:
-                curve = self.curve(self.measured[run.digest], metric)
-            if curve.points:
-                found.append(curve)
-        return tuple(found)
-
-    def curve(self, run: Run, metric: str = PERPLEXITY) -> Curve:
-        """One run's evaluations so far."""
-        directory = self.store.directory(run.id)
-        return Curve(evaluations(directory, _stamp(directory), metric), run.state == "diverged")
+        """One curve a seed that has begun. metric: what is looked at, by its name in the records."""
+        found = self._begun(variant, metric)
+        return tuple(Curve(points, run.state == "diverged") for run, points in found)
 
     def lists(self, variant: str, metric: str) -> tuple[dict[int, Listed], ...]:
         """What records hold as a list, one number a block: by step, one dictionary a seed that has begun."""
-        found = []
+        return tuple(dict(points) for _, points in self._begun(variant, metric))
+
+    def curve(self, run: Run, metric: str = PERPLEXITY) -> Curve:
+        """One run's evaluations so far."""
+        return Curve(recorded(self.store.directory(run.id), metric), run.state == "diverged")
+
+    def _begun(self, variant: str, metric: str) -> Iterator[tuple[Run, Recorded]]:
+        """A run a seed; one that ended and never recorded this gives way to an earlier one."""
         for run in self.runs:
-            if self.wanted[run.digest].variant == variant:
-                candidates = [run] if run.state in UNENDED else [run, self.measured.get(run.digest, run)]
-                for one in candidates:
-                    directory = self.store.directory(one.id)
-                    if held := listed(directory, _stamp(directory), metric):
-                        found.append(dict(held))
-                        break
-        return tuple(found)
+            if self.wanted[run.digest].variant != variant:  # the run may have been made under another name
+                continue
+            for one in [run] if run.state in UNENDED else [run, self.measured.get(run.digest, run)]:
+                if points := recorded(self.store.directory(one.id), metric):
+                    yield one, points
+                    break
 
     def table(self) -> Iterator[tuple[object, ...]]:
         """Every evaluation of every newest run, for a file; the first row names the columns."""
@@ -175,18 +165,8 @@ class Sweep:
         for run in self.runs:
             spec = self.wanted[run.digest]
             text = titles.get(spec.corpus, spec.corpus)
-            for step, value in self.curve(run).points:
-                yield (
-                    self.experiment.id,
-                    spec.variant,
-                    spec.budget_name,
-                    text,
-                    spec.seed,
-                    run.id,
-                    run.state,
-                    step,
-                    value,
-                )
+            of = (self.experiment.id, spec.variant, spec.budget_name, text, spec.seed, run.id, run.state)
+            yield from ((*of, *point) for point in self.curve(run).points)
 
     def rows(self) -> list[Row]:
         """The table, one row a variant."""
@@ -259,29 +239,19 @@ def difference(row: Row, other: Row) -> Gap | None:
     return Gap(gap, abs(gap) < 2 * statistics.stdev(paired))
 
 
-@lru_cache(maxsize=1024)
-def evaluations(directory: Path, _stamp: tuple[int, int], metric: str = PERPLEXITY) -> tuple[Point, ...]:
-    """(step, held-out perplexity, or another figure) of a run so far; read anew when its file has changed."""
-    return tuple(
-        (int(record["step"]), float(record[metric]))
-        for record in files.records(directory)
-        if record.get(metric) is not None
-    )
-
-
-@lru_cache(maxsize=256)
-def listed(directory: Path, _stamp: tuple[int, int], metric: str) -> tuple[tuple[int, Listed], ...]:
-    """(step, numbers) of a run so far, of what its records hold as a list; None is no finite number."""
-    return tuple(
-        (int(record["step"]), tuple(record[metric]))
-        for record in files.records(directory)
-        if record.get(metric)
-    )
-
-
-def _stamp(directory: Path) -> tuple[int, int]:
+def recorded(directory: Path, metric: str) -> Recorded:
+    """(step, figure) of a run so far, where its records hold one; read anew when their file has changed."""
     try:
         status = (directory / "metrics.jsonl").stat()
     except OSError:
-        return 0, 0
-    return status.st_size, status.st_mtime_ns
+        return ()
+    return _recorded(directory, metric, (status.st_size, status.st_mtime_ns))
+
+
+@lru_cache(maxsize=4096)
+def _recorded(directory: Path, metric: str, stamp: tuple[int, int]) -> Recorded:  # noqa: ARG001 - another file is another entry
+    return tuple(
+        (int(record["step"]), record[metric])
+        for record in files.records(directory, f'"{metric}"'.encode())
+        if record.get(metric) is not None
+    )

@@ -9,7 +9,7 @@ from engine.system import files
 from engine.system.errors import InvalidInput
 from lab.runs import card
 from lab.runs.card import Sheet, figure_name
-from lab.runs.view import curve, held_out, metric, step_of, time_left, waiting_text
+from lab.runs.view import held_out, metric, step_of, time_left, waiting_text
 from lab.words import duration, quantity
 
 LOG_LINES, LOG_BYTES = 20, 8192
@@ -44,7 +44,7 @@ def story(store: Store, run: Run, before: int) -> str:
             return _running(run, directory, step, time_left(run, record), record)
         case "done":
             took = f" in {duration(run.seconds)}" if run.seconds is not None else ""
-            value = held_out(run, curve(directory))
+            value = held_out(run, directory)
             figure = f"{figure_name(metric(run))} {quantity(value, 2)}"
             return f"Done{took}: {figure} after {run.spec.budget.steps:,} steps."
         case "diverged":

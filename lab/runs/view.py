@@ -4,10 +4,8 @@ Metrics are read for the rows shown only, and again only when their file changed
 costs a tick nothing. What was read is shared by all sessions.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from engine.chapter.variant import Variant
 from engine.runs import dispatcher
 from engine.runs.store import ACTIVE, ENDED, Entry, Run, State, Store, open_store, trains
 from engine.system import files
+from lab.bench.sweep import recorded
 from lab.words import about, duration, plain
 
 # As people read them: "starting" is a running run that has not trained yet.
@@ -36,7 +35,6 @@ COLUMNS = ("state", "run", "experiment", "model", "progress", "curve", "held-out
 ENDED_AS_WANTED = ("done", "diverged")
 
 Stamp = tuple[int, int] | None  # when a file was last written, and its length
-Curve = tuple[tuple[int, float | None, float | None], ...]
 
 
 def shown_state(run: Entry) -> State:
@@ -148,33 +146,12 @@ def _haystack(run: Entry) -> str:
     return "\n".join(parts).lower()
 
 
-def curve(directory: Path, figure: str = PERPLEXITY) -> Curve:
-    """(step, that figure, held-out loss in nats) at every evaluation so far."""
-    stamp = _stamp(directory / "metrics.jsonl")
-    return _curve(directory, stamp, figure) if stamp else ()
-
-
-@lru_cache(maxsize=2048)
-def _curve(directory: Path, stamp: Stamp, figure: str) -> Curve:  # noqa: ARG001 - a changed file is another entry
-    points = []
-    with suppress(OSError):
-        for line in (directory / "metrics.jsonl").read_bytes().split(b"\n")[:-1]:
-            if b'"validation_' in line:  # one record in ten: the others need no parsing
-                with suppress(ValueError, KeyError):
-                    record = json.loads(line)
-                    points.append(
-                        (int(record["step"]), record.get(figure), record.get("validation_loss_nats"))
-                    )
-    return tuple(points)
-
-
-def held_out(run: Entry, points: Curve) -> float | None:
+def held_out(run: Entry, directory: Path) -> float | None:
     """The final figure; of a run that goes on, or can, the newest so far; else none."""
     if run.state in ENDED_AS_WANTED:
         return run.measured.get(metric(run))
-    if run.state == "failed" or not points:
-        return None
-    return points[-1][1]
+    points = () if run.state == "failed" else recorded(directory, metric(run))
+    return points[-1][1] if points else None
 
 
 def step_of(run: Entry, record: dict[str, Any]) -> int:
@@ -204,7 +181,6 @@ def table(store: Store, runs: Sequence[Entry], queued: Sequence[int]) -> pd.Data
 def _row(store: Store, run: Entry, queued: Sequence[int]) -> tuple[object, ...]:
     directory = store.directory(run.id)
     waits = run.state == "queued" and run.attempt == 1
-    points = () if waits else curve(directory, metric(run))
     record = {} if waits or run.state == "done" else files.last_record(directory)
     reason, seconds = run.reason, run.seconds
     if run.state == "queued":
@@ -219,8 +195,8 @@ def _row(store: Store, run: Entry, queued: Sequence[int]) -> tuple[object, ...]:
         run.spec.experiment,
         model_name(run),
         min(1.0, round(step_of(run, record) / run.spec.steps, 2)),
-        [nats for _, _, nats in points if nats is not None],
-        held_out(run, points),
+        [] if waits else [nats for _, nats in recorded(directory, "validation_loss_nats")],
+        held_out(run, directory),
         "" if seconds is None else duration(seconds),
         reason,
     )
