@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.chapter.budget import Budget
-from engine.chapter.experiments import BREAKING, EXPERIMENTS, Experiment
+from engine.chapter.experiments import BREAKING, EXPERIMENTS
 from engine.data import corpus
 from engine.data.languages import shelf
 from engine.models.config import ModelConfig
@@ -50,47 +49,35 @@ class Sheet:
 
 def command(run: Run) -> Command:
     """How to do the run again from a shell."""
-    spec, known = run.spec, EXPERIMENTS.get(run.spec.experiment)
-    if spec.start_run is not None:
-        return Command(
-            None,
-            f"No command repeats it: it started with the weights of run #{spec.start_run}. Run again does.",
-        )
-    if spec.experiment == BREAKING.id:
-        return Command(
-            None, "No command repeats it: its warmup or learning rate was chosen by hand. Run again does."
-        )
-    if known is not None and spec.variant == OWN:
-        return Command(None, "No command repeats it: the model is your own. Run again does.")
-    if known is None or spec.variant not in known.variants:
-        return Command(None, "No command repeats it: its experiment or variant is no longer part of the lab.")
-    if _config_today(known, spec) != spec.config or _budget_today(known, spec) != spec.budget:
-        return Command(
-            None,
-            f"No command repeats it: {_other(known, run)} is not what it is in the lab today. "
-            "Run again keeps it.",
-        )
+    spec = run.spec
+    if why := _why_not(spec):
+        return Command(None, f"No command repeats it: {why}")
     words = ["python", "-m", "engine", "run", spec.experiment, "--budget", spec.budget_name]
     words += ["--seeds", str(spec.seed), "--variant", spec.variant]
-    if spec.corpus != (known.language or corpus.TINYSHAKESPEARE):
+    if spec.corpus != (EXPERIMENTS[spec.experiment].language or corpus.TINYSHAKESPEARE):
         words += ["--corpus", spec.corpus]
     return Command(shlex.join(words))
 
 
-def _config_today(known: Experiment, spec: RunSpec) -> ModelConfig:
-    config = known.variant(spec.variant).config
-    # An edited language has words of its own, which are no part of the variant.
-    return replace(config, vocab_size=spec.config.vocab_size) if known.language else config
-
-
-def _budget_today(known: Experiment, spec: RunSpec) -> Budget | None:
-    return known.budget(spec.budget_name, spec.variant) if spec.budget_name in known.budgets else None
-
-
-def _other(known: Experiment, run: Run) -> str:
-    if _config_today(known, run.spec) != run.spec.config:
-        return f"the configuration of {run.spec.variant}"
-    return f"its {run.spec.budget_name} budget"
+def _why_not(spec: RunSpec) -> str:
+    """Why no command line trains it; empty where one does."""
+    known = EXPERIMENTS.get(spec.experiment)
+    if spec.start_run is not None:
+        return f"it started with the weights of run #{spec.start_run}. Run again does."
+    if spec.experiment == BREAKING.id:
+        return "its warmup or learning rate was chosen by hand. Run again does."
+    if known and spec.variant == OWN:
+        return "the model is your own. Run again does."
+    if not known or spec.variant not in known.variants:
+        return "its experiment or variant is no longer part of the lab."
+    config, changed = known.variant(spec.variant).config, ""
+    if known.language:  # an edited one has words of its own, which are no part of the variant
+        config = replace(config, vocab_size=spec.config.vocab_size)
+    if config != spec.config:
+        changed = f"the configuration of {spec.variant}"
+    elif spec.budget_name not in known.budgets or known.budget(spec.budget_name, spec.variant) != spec.budget:
+        changed = f"its {spec.budget_name} budget"
+    return f"{changed} is not what it is in the lab today. Run again keeps it." if changed else ""
 
 
 def changed_fields(run: Run) -> dict[str, Any]:
@@ -142,25 +129,46 @@ _VERSIONS = (("lab", "lab"), ("torch", "torch"), ("Python", "python"))
 def as_json(run: Run, step: int, seconds: float | None) -> str:
     """The whole card as JSON, hashes and configuration in full."""
     spec = run.spec
+    text = {"id": spec.corpus, "title": corpus_title(spec.corpus), "sha256": spec.corpus_sha256}
+    return card_json(
+        run,
+        command(run),
+        seconds,
+        what={"variant": spec.variant, "model": model_name(run)},
+        how={
+            "seed": spec.seed,
+            "start_from": spec.start_from,
+            "text": text,
+            "configuration": spec.config.to_dict(),
+            "budget": {"name": spec.budget_name, **spec.budget.to_dict()},
+        },
+        step=step,
+    )
+
+
+def card_json(
+    run: Entry,
+    command: Command,
+    seconds: float | None,
+    what: dict[str, object],
+    how: dict[str, object],
+    **far: object,
+) -> str:
+    """A card as JSON, of whatever ran. what, how: it was; far: how far it came."""
     card = {
         "run": run.id,
-        "experiment": spec.experiment,
-        "variant": spec.variant,
-        "model": model_name(run),
+        "experiment": run.spec.experiment,
+        **what,
         "state": run.state,
         "reason": run.reason,
         "measured": run.measured,
-        "seed": spec.seed,
-        "start_from": spec.start_from,
-        "text": {"id": spec.corpus, "title": corpus_title(spec.corpus), "sha256": spec.corpus_sha256},
-        "configuration": spec.config.to_dict(),
-        "budget": {"name": spec.budget_name, **spec.budget.to_dict()},
+        **how,
         "environment": run.environment,
-        "step": step,
+        **far,
         "seconds": seconds,
         "attempts": run.attempt,
         "digest": run.digest,
-        "command": command(run).line,
+        "command": command.line,
     }
     return json.dumps(card, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -195,21 +203,11 @@ def figure_name(name: str) -> str:
 
 def measured_text(run: Entry) -> str:
     """Its figures, the one that its experiment compares first."""
-    main = metric(run)
-    others = [name for name in run.measured if name != main]
-    parts = [
-        f"{figure_name(name)} {quantity(run.measured[name], 2)}"
-        for name in (main, *others)
-        if name in run.measured
-    ]
-    return ", ".join(parts)
+    names = sorted(run.measured, key=lambda name: name != metric(run))
+    return ", ".join(f"{figure_name(name)} {quantity(run.measured[name], 2)}" for name in names)
 
 
 def _word(value: object) -> str:
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -27,7 +27,11 @@ Select = Callable[[int | None], None]
 def draw(store: Store, run: Entry, queued: Sequence[int], select: Select) -> None:
     """The panel. queued: ids of all that wait; select: chooses another run, or none."""
     before = queued.index(run.id) if run.id in queued else 0
-    sheet = _sheet(store, run, before)
+    if isinstance(run.spec, WallSpec):
+        sheet = wall.sheet(store, run, run.spec, before)
+    else:
+        assert trains(run)
+        sheet = story.sheet(store, run, before)
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=STORY_WIDTH):
             state = shown_state(run)
@@ -37,7 +41,9 @@ def draw(store: Store, run: Entry, queued: Sequence[int], select: Select) -> Non
             if said := st.session_state.pop(SAID, ""):
                 st.markdown(f":orange[{plain(said)}]")
             if run.state == "failed":
-                _log(store, run)
+                with st.expander("Last lines of its log"):
+                    log = story.log_tail(store.directory(run.id))
+                    st.code(log or "It printed nothing.", language=None)
         with st.container(width=CARD_WIDTH):
             _card(sheet)
     command = sheet.command
@@ -46,61 +52,40 @@ def draw(store: Store, run: Entry, queued: Sequence[int], select: Select) -> Non
         st.code(command.line, language=None, wrap_lines=True)
 
 
-def _sheet(store: Store, run: Entry, before: int) -> Sheet:
-    if isinstance(run.spec, WallSpec):
-        return wall.sheet(store, run, run.spec, before)
-    assert trains(run)
-    return story.sheet(store, run, before)
-
-
 def _actions(store: Store, run: Entry, sheet: Sheet, select: Select) -> None:
     """One line of buttons by state; deleting asks first, in the same place."""
+    over = run.state in ENDED
     with st.container(horizontal=True, vertical_alignment="center", key="runs-actions"):
-        if st.session_state.get(ASKED) == run.id and run.state in ENDED:
+        if st.session_state.get(ASKED) == run.id and over:
             st.markdown(f"Delete \\#{run.id} with its records and checkpoint? This cannot be undone.")
             st.button(f"Delete #{run.id}", key="runs.delete_yes", on_click=_delete, args=(store, run, select))
             st.button("Keep it", key="runs.delete_no", type="tertiary", on_click=_ask, args=(None,))
             return
-        if run.state not in ENDED:
-            stopping = run.state in ACTIVE and files.stop_requested(store.directory(run.id), run.attempt)
+        here, directory = (store, run), store.directory(run.id)
+        if not over:
+            stops = run.state in ACTIVE and bool(files.stop_requested(directory, run.attempt))
             st.button(
-                "Cancel",
-                key="runs.cancel",
-                type="primary",
-                disabled=bool(stopping),
-                on_click=_cancel,
-                args=(store, run),
+                "Cancel", key="runs.cancel", type="primary", disabled=stops, on_click=_cancel, args=here
             )
-        if run.state in RESUMABLE and sheet.goes_on:
-            st.button("Resume", key="runs.resume", type="primary", on_click=_resume, args=(store, run))
-        if run.state in ENDED:
-            st.button(
-                "Run again",
-                key="runs.again",
-                type="primary" if run.state in RESUMABLE and not sheet.goes_on else "secondary",
-                on_click=_run_again,
-                args=(store, run, select),
-            )
+        if goes_on := run.state in RESUMABLE and sheet.goes_on:
+            st.button("Resume", key="runs.resume", type="primary", on_click=_resume, args=here)
+        if over:
+            kind = "primary" if run.state in RESUMABLE and not goes_on else "secondary"
+            st.button("Run again", key="runs.again", type=kind, on_click=_run_again, args=(*here, select))
         with st.popover("Export", key="runs.export"):
-            directory = store.directory(run.id)
             # Made when clicked, so that a tick does not pay for a file that nobody wants.
-            st.download_button(
-                "Metrics as CSV",
-                lambda: card.metrics_csv(files.records(directory)),
-                file_name=f"run-{run.id}-metrics.csv",
-                mime="text/csv",
-                on_click="ignore",
-                key="runs.csv",
-            )
-            st.download_button(
-                "Reproducibility card as JSON",
-                sheet.as_json,
-                file_name=f"run-{run.id}-card.json",
-                mime="application/json",
-                on_click="ignore",
-                key="runs.json",
-            )
-        if run.state in ENDED:
+            for label, made, name, mime in (
+                (
+                    "Metrics as CSV",
+                    lambda: card.metrics_csv(files.records(directory)),
+                    "metrics.csv",
+                    "text/csv",
+                ),
+                ("Reproducibility card as JSON", sheet.as_json, "card.json", "application/json"),
+            ):
+                key = f"runs.{name.rpartition('.')[2]}"
+                st.download_button(label, made, f"run-{run.id}-{name}", mime, key=key, on_click="ignore")
+        if over:
             st.button("Delete", key="runs.delete", type="tertiary", on_click=_ask, args=(run.id,))
 
 
@@ -111,11 +96,6 @@ def _card(sheet: Sheet) -> None:
     st.table(frame, border="horizontal", hide_index=True, hide_header=True, alt="Reproducibility card")
     with st.expander("Whole configuration"):
         st.code("\n".join(f"{name} = {value!r}" for name, value in sheet.fields), language=None)
-
-
-def _log(store: Store, run: Entry) -> None:
-    with st.expander("Last lines of its log"):
-        st.code(story.log_tail(store.directory(run.id)) or "It printed nothing.", language=None)
 
 
 def _ask(run_id: int | None) -> None:

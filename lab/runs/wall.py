@@ -1,6 +1,5 @@
 """A measurement of the memory wall in the list of runs: what happened to it, its card, its command."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -27,13 +26,20 @@ def sheet(store: Store, run: Entry, spec: WallSpec, before: int) -> Sheet:
     measured = [row for row in rows if row.measured]
     seconds = run.seconds if run.seconds is not None or not records else records[-1].get("seconds")
     pace = "" if seconds is None else f" in {duration(seconds)}"
+    plan = asdict(spec.plan)
     return Sheet(
         story=_story(run, spec, rows, before),
         lines=_lines(run, spec.plan, f"{len(measured)} of at most {spec.steps}{pace}"),
-        fields=[*asdict(spec.plan.setting).items(), *_plan_fields(spec.plan)],
+        fields=[*plan.pop("setting").items(), *plan.items()],
         command=command(spec.plan),
         goes_on=bool(measured),
-        as_json=lambda: _as_json(run, spec, rows, seconds),
+        as_json=lambda: card.card_json(
+            run,
+            command(spec.plan),
+            seconds,
+            what={"title": spec.title},
+            how={"plan": asdict(spec.plan), "rows": [asdict(row) for row in rows]},
+        ),
     )
 
 
@@ -52,14 +58,12 @@ def _story(run: Entry, spec: WallSpec, rows: Sequence[Row], before: int) -> str:
                 f"Measuring {now.implementation} at {now.n:,} tokens; {done}. No other run starts meanwhile."
             )
         case "done":
-            return " ".join([f"Done{_took(run)}: {_count(measured)}.", *_walls(rows)])
+            took = "" if run.seconds is None else f" in {duration(run.seconds)}"
+            count = f"{len(measured)} row{'' if len(measured) == 1 else 's'}"
+            return " ".join([f"Done{took}: {count}.", *_walls(rows)])
         case "failed":
             return f"Failed: {sentence(run.reason, first=False)} Nothing else was stopped. {goes_on}"
     return f"{run.state.capitalize()}: {sentence(run.reason, first=False)} {goes_on}"
-
-
-def _took(run: Entry) -> str:
-    return "" if run.seconds is None else f" in {duration(run.seconds)}"
 
 
 def _walls(rows: Sequence[Row]) -> list[str]:
@@ -68,10 +72,6 @@ def _walls(rows: Sequence[Row]) -> list[str]:
     return [
         f"{row.implementation} {said[row.state]} at {row.n:,} tokens." for row in rows if row.state in said
     ]
-
-
-def _count(rows: Sequence[Row]) -> str:
-    return f"{len(rows)} row{'' if len(rows) == 1 else 's'}"
 
 
 def _lines(run: Entry, plan: Plan, rows: str) -> list[tuple[str, str]]:
@@ -87,10 +87,6 @@ def _lines(run: Entry, plan: Plan, rows: str) -> list[tuple[str, str]]:
         ("Rows", rows),
         *card.machine_lines(run),
     ]
-
-
-def _plan_fields(plan: Plan) -> list[tuple[str, object]]:
-    return [(name, value) for name, value in asdict(plan).items() if name != "setting"]
 
 
 def command(plan: Plan) -> Command:
@@ -111,22 +107,3 @@ def command(plan: Plan) -> Command:
     if plan.threads is not None:
         words += ["--threads", str(plan.threads)]
     return Command(shlex.join(words))
-
-
-def _as_json(run: Entry, spec: WallSpec, rows: Sequence[Row], seconds: float | None) -> str:
-    whole = {
-        "run": run.id,
-        "experiment": spec.experiment,
-        "title": spec.title,
-        "state": run.state,
-        "reason": run.reason,
-        "measured": run.measured,
-        "plan": asdict(spec.plan),
-        "rows": [asdict(row) for row in rows],
-        "environment": run.environment,
-        "seconds": seconds,
-        "attempts": run.attempt,
-        "digest": run.digest,
-        "command": command(spec.plan).line,
-    }
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
