@@ -1,5 +1,6 @@
 """A page's settings, each declared once: name, label, options, default, place in the URL, widget."""
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
@@ -207,6 +208,16 @@ class Settings:
 
         return Setting(self, name, label, drawn)
 
+    def random(self, name: str, label: str) -> Setting[int]:
+        """A seed that a button draws anew."""
+
+        def drawn(label: str, key: str, width: int = 160) -> None:
+            state = st.session_state
+            st.button(label, on_click=lambda: state.update({key: random.randrange(10_000)}), width=width)
+
+        self.seed(name, whole(name, 0, 9_999), 0)
+        return Setting(self, name, label, drawn)
+
     def value(
         self, name: str, parse: Callable[[str], T], default: D, written: Callable[[Any], str] = str
     ) -> Setting[T | D]:
@@ -255,19 +266,15 @@ class Settings:
     ) -> tuple[T | D, str | None]:
         if not given:
             return default, None
-        used = "none" if default is None else write(default)
-        if len(given) > 1:
-            quoted = " and ".join(repr(value[:MAX_VALUE]) for value in given[:4])
-            return (
-                default,
-                f"{name} is given {count(len(given))} times, {quoted}; allowed: once. Used: {used}.",
-            )
-        if len(given[0]) > MAX_VALUE:
-            got = f"{len(given[0]):,} characters"
-            return default, f"{name} has {got}; allowed: at most {MAX_VALUE}. Used: {used}."
         try:
+            if len(given) > 1:
+                quoted = " and ".join(repr(value[:MAX_VALUE]) for value in given[:4])
+                raise InvalidInput(f"{name} is given {count(len(given))} times, {quoted}; allowed: once.")
+            if (length := len(given[0])) > MAX_VALUE:
+                raise InvalidInput(f"{name} has {length:,} characters; allowed: at most {MAX_VALUE}.")
             return parse(given[0]), None
         except LabError as error:
+            used = "none" if default is None else write(default)
             return default, f"{error} Used: {used}."
 
     def keep_place(self) -> None:

@@ -10,7 +10,7 @@ from engine.probes.results.leaks import Constant
 from lab import bench, probes
 from lab.bench import Sweep
 from lab.sections.mask import charts, grid, scores, values, ways, writing
-from lab.settings import Settings, whole
+from lab.settings import Settings
 from lab.shell import frame
 from lab.shell.chapter import section
 from lab.words import quantity
@@ -46,7 +46,7 @@ def constants(found: Sequence[Constant], _: object) -> None:
 
 settings = Settings("mask")
 tokens = settings.choice("tokens", "Tokens", ways.LENGTHS, "6")
-vectors = settings.value("draw", whole("draw", 0, 9_999), 0)
+vectors = settings.random("draw", "Draw other vectors")
 typed = settings.value("scores", grid.parse, grid.PRESETS["example"], grid.write)
 mask = settings.choice("causal", "Mask", ("causal", "none"), "causal", shown=str.capitalize)
 multiplied = settings.choice(

@@ -1,7 +1,5 @@
 """Positions: five ways to say where a token stands, trained on 64 tokens and read far beyond."""
 
-import random
-
 import streamlit as st
 
 from engine.chapter.experiments import POSITIONS
@@ -11,7 +9,7 @@ from lab import bench
 from lab.probes import look
 from lab.sections.positions import alibi, longer, parts, scores, untrained
 from lab.sections.positions import order as orders
-from lab.settings import Settings, whole
+from lab.settings import Settings
 from lab.shell import frame
 from lab.shell.chapter import section
 from lab.weights import Opened, paths
@@ -39,14 +37,9 @@ def distance_and_head() -> None:
 
 def sentence_and_order() -> None:
     """The sentence, and a button that draws another order of it."""
-    settings.again("draw")
     sentence.draw(width=400)
-    st.button("Another order", on_click=_another_order, width=160)
+    shuffle.draw()
     st.caption(f"Order {shuffle.value}")
-
-
-def _another_order() -> None:
-    shuffle.value = random.randrange(10_000)
 
 
 def diagonals(found: Diagonals, opened: Opened) -> None:
@@ -59,7 +52,7 @@ distance = settings.choice("distance", "Distance t − i, tokens", scores.DISTAN
 head = settings.choice("head", "Head", scores.HEADS, "1")
 heads = settings.whole("heads", "Heads", 1, alibi.MOST_HEADS, 4, slider=True)
 sentence = settings.text("sentence", "Your sentence", orders.SENTENCE, max_chars=200)
-shuffle = settings.value("draw", whole("draw", 0, 9_999), 0)
+shuffle = settings.random("draw", "Another order")
 
 frame.header(
     SECTION,

@@ -91,7 +91,7 @@ class Setup:
             if instead:
                 settings.notices["instead"] = instead
             allowed = [name for name, _ in corpus.listing()]
-            chosen = settings.seed("text", one_of("text", [*allowed, UPLOAD]), default)
+            chosen = settings.value("text", one_of("text", [*allowed, UPLOAD]), default).value
             text = None if chosen == UPLOAD else chosen
         seeds = () if self._seeds.value == OWN else parse_seeds(self._seeds.value)
         self.request = Request(self._budget.value, seeds, text)

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import random
 import textwrap
 from collections.abc import Callable
 
@@ -28,13 +27,9 @@ def draw(tokens: Setting[str], vectors: Setting[int]) -> None:
         "The mean of everything up to t looks like a loop. It is one product with a triangle whose rows sum "
         "to 1, and that triangle is the softmax of equal scores with −∞ above the diagonal.",
     )
-
-    def again() -> None:
-        vectors.value = random.randrange(10_000)
-
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-ways"):
         tokens.draw(width="content")
-        st.button("Draw other vectors", on_click=again, width=160)
+        vectors.draw()
         st.caption(f"Standard normal, {masks.WIDTH} wide, float32, seed {vectors.value}")
     found = masks.three_ways(int(tokens.value), vectors.value)
     with st.container(horizontal=True, gap="medium"):
