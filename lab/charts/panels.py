@@ -65,6 +65,13 @@ def titled(key: str, title: str, note: str, spec: drawing.Spec, width: int) -> N
         drawing.draw(spec, key=key)
 
 
+def figure(key: str, title: str, note: str, spec: drawing.Spec) -> None:
+    """One chart below its title, as wide as the page. key: "positions.places"."""
+    st.markdown(f"**{title}** :gray[{note}]")
+    with st.container(key=f"figure-{key.partition('.')[2]}"):
+        drawing.draw(spec, key=key)
+
+
 def together(parts: Sequence[Part], last: int, across: Across = STEPS) -> drawing.Spec:
     """The row as one chart, for a file."""
     drawn = {}

@@ -7,7 +7,7 @@ from functools import cache
 import streamlit as st
 
 from lab.bench import HALF
-from lab.charts import drawing, lines
+from lab.charts import lines, panels
 from lab.charts.axes import COLOR, GRAY, dot, hover, levels, rows, x_axis, y_axis
 from lab.charts.drawing import Spec, compiled, fed
 from lab.charts.lines import BELOW, Across, Curve, Line, Plot, edge
@@ -72,12 +72,10 @@ def in_words(heads: int) -> str:
 def draw(heads: int) -> None:
     """The slopes of that many heads and what they leave, side by side; then in words."""
     with st.container(horizontal=True, gap="medium", key="figure-slopes"):
-        with st.container(width=HALF, gap=None):
-            st.markdown(":small[**Slope of each head** :gray[log scale; grey: the plain formula]]")
-            drawing.draw(slopes_chart(heads), key="positions.slopes")
-        with st.container(width=HALF, gap=None):
-            st.markdown(":small[**What the penalty leaves of a weight** :gray[a line a head]]")
-            drawing.draw(reach_chart(heads), key="positions.reach")
+        note = "log scale; grey: the plain formula"
+        panels.titled("positions.slopes", "Slope of each head", note, slopes_chart(heads), HALF)
+        title = "What the penalty leaves of a weight"
+        panels.titled("positions.reach", title, "a line a head", reach_chart(heads), HALF)
     st.markdown(in_words(heads), width=frame.MEASURE)
 
 

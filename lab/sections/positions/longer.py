@@ -11,7 +11,7 @@ from engine.probes.results.positions import Places, Rescaled
 from lab import bench, weights
 from lab.bench import Table
 from lab.bench.tables import number
-from lab.charts import drawing
+from lab.charts import drawing, panels
 from lab.charts import lines as charts
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Line, Plot, edge
@@ -33,9 +33,8 @@ WAYS = {
 
 def places(found: Places, opened: Opened) -> None:
     """Perplexity per position of a long window."""
-    st.markdown("**Perplexity by position** :gray[log scale, held out, 16 positions a point]")
-    with st.container(key="figure-places"):
-        drawing.draw(_places_chart(found), key="positions.places")
+    note = "log scale, held out, 16 positions a point"
+    panels.figure("positions.places", "Perplexity by position", note, _places_chart(found))
     st.markdown(_places_words(found), width=frame.MEASURE)
     st.caption(f"{found.windows} windows. {weights.whose(opened)}")
 

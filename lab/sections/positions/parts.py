@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import altair as alt
 import streamlit as st
@@ -11,13 +12,12 @@ from engine.chapter.experiments import POSITIONS
 from lab import bench
 from lab.bench import Cell, Figure, Question, Request, Row, Sweep, Table, difference, figures, tables
 from lab.bench.questions import short
-from lab.charts import drawing
 from lab.charts import lines as charts
+from lab.charts import panels
 from lab.charts.axes import DASHED, GRAY, note, rows
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Line, Plot
+from lab.charts.lines import Across, Curve, Plot
 from lab.shell.frame import dot
-from lab.shell.styles import style
 from lab.words import NBSP, plain, quantity, signed
 
 variant = POSITIONS.variant
@@ -28,7 +28,6 @@ LENGTHS = POSITIONS.budget("chapter").also_at
 LONGER = 256  # the length that the chapter compares at
 LOW, HIGH, TICKS = 30.0, 300.0, (30.0, 50.0, 100.0, 200.0, 300.0)  # of perplexity, on the chapter's text
 ANY_TEXT = (3.0, 1280.0, (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0))
-GUTTER = 0.36
 HEIGHT = 205  # px for the curves of both figures, so that the tables begin above the fold
 CLIFF = 1.5  # times as perplexed at 256 as at 64: what the chapter's learned table is at least
 
@@ -45,28 +44,14 @@ def ratio(sweep: Sweep, name: str) -> Row:
     return replace(near, chapter=None, yours=yours)
 
 
-def frame(*, chapters_text: bool) -> Plot:
-    """Where perplexity is drawn over the length of the window: the same whatever was measured."""
-    low, high, ticks = (LOW, HIGH, TICKS) if chapters_text else ANY_TEXT
-    across = Across(field="tokens", title="tokens in the window", first=TRAINED, log=True, ticks=LENGTHS)
-    return Plot(
-        steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=GUTTER, across=across, height=HEIGHT,
-        over=(_chapter,),
-    )  # fmt: skip
-
-
-def lines(sweep: Sweep) -> list[Line]:
-    """One line a scheme over the lengths, a curve a seed."""
+def _curves(sweep: Sweep, name: str) -> tuple[Curve, ...]:
+    """A scheme's perplexity over the lengths, a curve a seed."""
+    runs = [run for digest, run in sweep.measured.items() if sweep.wanted[digest].variant == name]
     found = []
-    for name in POSITIONS.variants:
-        runs = [run for digest, run in sweep.measured.items() if sweep.wanted[digest].variant == name]
-        curves = []
-        for run in sorted(runs, key=lambda run: run.spec.seed):
-            values = [(length, run.measured.get(metric(length))) for length in LENGTHS]
-            if points := tuple((length, value) for length, value in values if value is not None):
-                curves.append(Curve(points))
-        found.append(Line(variant(name).short, style(name), tuple(curves)))
-    return found
+    for run in sorted(runs, key=lambda run: run.spec.seed):
+        values = [(length, run.measured.get(metric(length))) for length in LENGTHS]
+        found.append(Curve(tuple((length, value) for length, value in values if value is not None)))
+    return tuple(curve for curve in found if curve.points)
 
 
 def chart(sweep: Sweep) -> Spec:
@@ -77,7 +62,13 @@ def chart(sweep: Sweep) -> Spec:
         for length in LENGTHS
         if text and (value := POSITIONS.chapter.get(("alibi", metric(length))))
     ]
-    return charts.line_chart(frame(chapters_text=text), lines(sweep), chapter=marks)
+    low, high, ticks = (LOW, HIGH, TICKS) if text else ANY_TEXT
+    plot = Plot(
+        steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=0.36, height=HEIGHT, over=(_chapter,),
+        across=Across(field="tokens", title="tokens in the window", first=TRAINED, log=True, ticks=LENGTHS),
+    )  # fmt: skip
+    lines = figures.variant_lines(POSITIONS, partial(_curves, sweep))
+    return charts.line_chart(plot, lines, chapter=marks)
 
 
 def _chapter(frame: Plot) -> list[alt.Chart]:
@@ -228,14 +219,10 @@ def loses_most(sweep: Sweep) -> str:
     )
 
 
+_INSIDE = "Before you train: which scheme is best at 64 tokens, the training length?"
 _SCHEMES = {name: plain(variant(name).short) for name in POSITIONS.variants}
 QUESTIONS = (
-    Question(
-        "inside",
-        "Before you train: which scheme is best at 64 tokens, the training length?",
-        _SCHEMES,
-        best_inside,
-    ),
+    Question("inside", _INSIDE, _SCHEMES, best_inside),
     Question("falls", "And which loses most at 256?", _SCHEMES, loses_most),
 )
 
@@ -245,15 +232,12 @@ def notice(sweep: Sweep) -> str:
     said = []
     near, far = (sweep.row("alibi", metric(length)).mean for length in (TRAINED, LONGER))
     if near is not None and far is not None:
-        if far < near:
-            said.append(
-                f"ALiBi goes from {quantity(near)} to {quantity(far)}: it knows distances only, and a far "
-                f"token counts so little that a longer window brings nothing it has not met."
-            )
-        else:
-            said.append(
-                f"ALiBi goes from {quantity(near)} to {quantity(far)}, against what the chapter finds."
-            )
+        why = (
+            ": it knows distances only, and a far token counts so little that a longer window brings nothing "
+            "it has not met"
+        )
+        why = why if far < near else ", against what the chapter finds"
+        said.append(f"ALiBi goes from {quantity(near)} to {quantity(far)}{why}.")
     learned, sinusoidal = (ratio(sweep, name).mean for name in ("learned", "sinusoidal"))
     if learned is not None and sinusoidal is not None and min(learned, sinusoidal) > 1:
         said.append(
@@ -272,22 +256,17 @@ def figure(sweep: Sweep) -> Figure:
 
     def draw(now: Sweep) -> None:
         with st.container(horizontal=True, gap="small", key="figure-positions"):
-            with st.container(width=CURVES_WIDTH, gap=None):
-                st.markdown(f":small[**While training** :gray[at {TRAINED} tokens]]")
-                made = charts.line_chart(curves, figures.chart_lines(now), now.progress)
-                drawing.draw(made, key="positions.curves")
-            with st.container(width=LENGTHS_WIDTH, gap=None):
-                st.markdown(":small[**The same weights on longer windows** :gray[once trained]]")
-                drawing.draw(chart(now), key="positions.lengths")
+            made, at = (
+                charts.line_chart(curves, figures.chart_lines(now), now.progress),
+                f"at {TRAINED} tokens",
+            )
+            note = f"at {TRAINED} tokens"
+            panels.titled("positions.curves", "While training", note, made, CURVES_WIDTH)
+            title = "The same weights on longer windows"
+            panels.titled("positions.lengths", title, "once trained", chart(now), LENGTHS_WIDTH)
 
-    return Figure(
-        "Held-out perplexity",
-        "log scale, lower is better",
-        f"{POSITIONS.id}-{sweep.request.budget}",
-        draw,
-        chart,
-        numbers,
-    )
+    name = f"{POSITIONS.id}-{sweep.request.budget}"
+    return Figure("Held-out perplexity", "log scale, lower is better", name, draw, chart, numbers)
 
 
 def caption(sweep: Sweep) -> str:
@@ -303,10 +282,8 @@ def caption(sweep: Sweep) -> str:
 
 def budget_line(request: Request) -> None:
     """What is trained and where it is evaluated, in one line."""
-    found = POSITIONS.budget(request.budget)
-    lengths = ", ".join(map(str, LENGTHS[:-1]))
+    lengths, trained = ", ".join(map(str, LENGTHS[:-1])), bench.in_words(POSITIONS.budget(request.budget))
     st.caption(
-        f"{request.budget.capitalize()}: one block of four heads, {found.steps:,} steps of "
-        f"{found.batch_size} × {found.context_length} tokens at learning rate {found.learning_rate:g}; then "
-        f"all held-out windows of {lengths} and {LENGTHS[-1]} tokens."
+        f"{request.budget.capitalize()}: one block of four heads, {trained}; then all held-out windows of "
+        f"{lengths} and {LENGTHS[-1]} tokens."
     )

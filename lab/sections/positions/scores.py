@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 
-import streamlit as st
-
 from engine.chapter.experiments import POSITIONS
 from engine.probes.results.positions import Diagonals
 from lab import bench, weights
 from lab.bench import Cell, Table
-from lab.charts import drawing
 from lab.charts import lines as charts
+from lab.charts import panels
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Line, Plot, edge
 from lab.probes import small
@@ -17,7 +15,7 @@ from lab.sections.positions.parts import TRAINED
 from lab.shell.frame import dot
 from lab.shell.styles import style
 from lab.weights import Opened
-from lab.words import NBSP, plain, quantity, visible
+from lab.words import NBSP, decimals, plain, visible
 
 variant = POSITIONS.variant
 
@@ -28,9 +26,9 @@ SCORES = (2, 5, 10, 20, 50, 100, 200, 500)  # and that of scores
 
 def diagonals(found: Diagonals, opened: Opened, distance: str, head: str) -> None:
     """Their score at every place, for the chosen distance and head."""
-    st.markdown("**Score over the query’s place** :gray[first block, before the mask]")
-    with st.container(key="figure-diagonals"):
-        drawing.draw(_diagonal_chart(found, distance, head), key="positions.diagonals")
+    note = "first block, before the mask"
+    spec = _diagonal_chart(found, distance, head)
+    panels.figure("positions.diagonals", "Score over the query’s place", note, spec)
     fresh = len(opened) < len(POSITIONS.variants)
     rest = "Fresh ones, seed 0, where none are trained." if fresh else ""
     caption = f"{weights.whose(opened) if opened else 'Weights:'} {rest}".strip()
@@ -48,7 +46,7 @@ def _diagonal_chart(found: Diagonals, distance: str, head: str) -> Spec:
     across = Across(field="place", title="place of the query", ticks=(TRAINED, 128, 256, 384, found.length))
     frame = Plot(
         steps=found.length, low=-top, high=top, log=False, ticks=(-top, -top / 2, 0.0, top / 2, top),
-        gutter=0.2, across=across, field="score", shown=lambda value: quantity(value, 2), over=(edge,),
+        gutter=0.2, across=across, field="score", shown=decimals(2), over=(edge,),
     )  # fmt: skip
     lines = []
     for name in sorted(POSITIONS.variants, key=lambda name: name == "rope"):  # the one it is about on top

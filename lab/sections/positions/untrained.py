@@ -7,7 +7,7 @@ import streamlit as st
 
 from engine.probes.results.positions import Table
 from lab import weights
-from lab.charts import drawing
+from lab.charts import panels
 from lab.charts.axes import COLOR, hover, levels, rows
 from lab.charts.drawing import Spec, compiled, fed
 from lab.charts.lines import Across, Plot, edge
@@ -22,9 +22,8 @@ ANGLES = (15, 45, 90, 180)  # degrees at which the axis of turned rows may end
 
 def table(found: Table, opened: Opened) -> None:
     """How far each row has turned from where it began."""
-    st.markdown("**Turned since the first step** :gray[degrees, a stroke a row]")
-    with st.container(key="figure-rows"):
-        drawing.draw(_rows_chart(found), key="positions.rows")
+    note = "degrees, a stroke a row"
+    panels.figure("positions.rows", "Turned since the first step", note, _rows_chart(found))
     st.markdown(_rows_words(found), width=frame.MEASURE)
     st.caption(weights.whose(opened))
 
