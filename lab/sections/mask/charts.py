@@ -15,7 +15,7 @@ from lab.charts.axes import BARE, COLOR, GRAY, INK, TEXT, dot, hover, note, rows
 from lab.charts.drawing import Spec, compiled, fed
 from lab.charts.lines import Across, Curve, Line, Plot
 from lab.shell.styles import Style
-from lab.words import MINUS, quantity
+from lab.words import MINUS, decimals
 
 MAP, CURVES = 330, 239  # px; the second for the curves alone
 
@@ -109,7 +109,7 @@ def hardening_chart(scores: NDArray[np.floating], times: float, *, causal: bool)
         steps=100, low=0.9, high=TOKENS + 0.15, field="tokens", log=False, height=CURVES,
         ticks=tuple(range(1, TOKENS + 1)),
         across=_log("times", 0.1, "scores multiplied by", (0.1, 1, 10, 100)),
-        shown=lambda value: quantity(value, 2),
+        shown=decimals(2),
     )  # fmt: skip
     drawn = [
         Line(name, Style(slot), (Curve(tuple(zip(map(float, at), counts, strict=True))),), here=times)
@@ -137,7 +137,7 @@ def leak_chart(leaks: Mapping[str, Mapping[float, float | None]], size: float) -
         steps=int(max(sizes)), low=-0.007, high=TOP_LEAK, field="leak", log=False, height=CURVES,
         ticks=(0, 0.05, 0.1, 0.15, 0.2, 0.25), form=".2f",
         across=_log("size", min(sizes), "size of the scores", (1, 1e2, 1e4, 1e6, 1e8, 1e10)),
-        shown=lambda value: quantity(value, 3),
+        shown=decimals(3),
     )  # fmt: skip
     drawn = []
     for value, by_size in leaks.items():

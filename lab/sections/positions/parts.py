@@ -18,7 +18,7 @@ from lab.charts.axes import DASHED, GRAY, note, rows
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Plot
 from lab.shell.frame import dot
-from lab.words import NBSP, plain, quantity, signed
+from lab.words import NBSP, decimals, plain, quantity, signed
 
 variant = POSITIONS.variant
 
@@ -104,7 +104,7 @@ def lengths_table(sweep: Sweep) -> Table:
 
 
 def _times(row: Row) -> Cell:
-    return tables.with_spread(row.mean, row.sd, lambda value: quantity(value, 2), bold=True)
+    return tables.with_spread(row.mean, row.sd, decimals(2), bold=True)
 
 
 def beside_the_chapter(sweep: Sweep) -> Table:
@@ -256,10 +256,7 @@ def figure(sweep: Sweep) -> Figure:
 
     def draw(now: Sweep) -> None:
         with st.container(horizontal=True, gap="small", key="figure-positions"):
-            made, at = (
-                charts.line_chart(curves, figures.chart_lines(now), now.progress),
-                f"at {TRAINED} tokens",
-            )
+            made = charts.line_chart(curves, figures.chart_lines(now), now.progress)
             note = f"at {TRAINED} tokens"
             panels.titled("positions.curves", "While training", note, made, CURVES_WIDTH)
             title = "The same weights on longer windows"
