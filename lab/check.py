@@ -1,11 +1,11 @@
 """``python -m lab --check``: what this machine has, and what to do about what is missing."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from engine.data import corpus
 from engine.runs import dispatcher
@@ -27,18 +27,17 @@ class Finding:
 
 def report(port: int) -> tuple[str, bool]:
     """The whole report as text, and whether the lab can run. port: 0 when the one asked for is taken."""
-    findings = [_python(), *_device(), _disk(), _port(port), _corpus(), _dispatcher()]
+    findings = [Finding("Python", platform.python_version()), *_device(), _disk(), _port(port), _corpus()]
+    if dispatcher.running():
+        findings.append(Finding("Lab", "open: a dispatcher serves this data folder"))
+    else:
+        findings.append(Finding("Lab", "closed", "start it with `make lab` or `python -m lab`"))
     lines = []
     for finding in findings:
         lines.append(f"{finding.name:<11}{finding.found}")
         if finding.todo:
             lines.append(f"{'':<11}-> {finding.todo}")
     return "\n".join(lines), not any(finding.blocks for finding in findings)
-
-
-def _python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Finding("Python", version)
 
 
 def _device() -> list[Finding]:
@@ -60,49 +59,31 @@ def _device() -> list[Finding]:
 
 def _nvidia_card() -> str | None:
     """The first NVIDIA card by name, asked of its driver and not of torch."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
-        asked = subprocess.run(
-            [tool, "--query-gpu=name", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        names = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return next(iter(asked.stdout.strip().splitlines()), None)
+    return next(iter(names.strip().splitlines()), None)
 
 
 def _disk() -> Finding:
-    free = shutil.disk_usage(_existing(paths.HOME)).free
-    found = f"{free / 1e9:.0f} GB free in {paths.HOME}"
-    if not os.access(_existing(paths.HOME), os.W_OK):
-        return Finding(
-            "Disk", f"{paths.HOME} cannot be written", "set ATTENTION_LAB_HOME to a folder of yours", True
-        )
-    if free < NEEDED_BYTES:
-        return Finding("Disk", found, "free 2 GB, or set ATTENTION_LAB_HOME to a folder with more room")
-    return Finding("Disk", found)
-
-
-def _existing(path: Path) -> Path:
-    """The path, or its nearest parent that exists."""
-    return next(here for here in (path, *path.parents) if here.exists())
+    # A folder that is not there yet is made in its nearest parent that exists.
+    existing = next(here for here in (paths.HOME, *paths.HOME.parents) if here.exists())
+    if not os.access(existing, os.W_OK):
+        todo = "set ATTENTION_LAB_HOME to a folder of yours"
+        return Finding("Disk", f"{paths.HOME} cannot be written", todo, True)
+    free = shutil.disk_usage(existing).free
+    todo = "free 2 GB, or set ATTENTION_LAB_HOME to a folder with more room" if free < NEEDED_BYTES else ""
+    return Finding("Disk", f"{free / 1e9:.0f} GB free in {paths.HOME}", todo)
 
 
 def _port(port: int) -> Finding:
+    if port:
+        return Finding("Port", f"{port} is free")
     asked = os.environ.get("STREAMLIT_SERVER_PORT", "")
-    if port == 0:
-        return Finding(
-            "Port",
-            f"{asked} cannot be used",
-            "close what uses it, or set another STREAMLIT_SERVER_PORT",
-            True,
-        )
-    return Finding("Port", f"{port} is free")
+    todo = "close what uses it, or set another STREAMLIT_SERVER_PORT"
+    return Finding("Port", f"{asked} cannot be used", todo, True)
 
 
 def _corpus() -> Finding:
@@ -117,9 +98,3 @@ def _corpus() -> Finding:
     except corpus.CorpusError as error:
         return Finding("Text", str(error), "remove the file; it is fetched anew at the next start")
     return Finding("Text", f"Tiny Shakespeare, {text.tokens:,} tokens, checksum verified")
-
-
-def _dispatcher() -> Finding:
-    if dispatcher.running():
-        return Finding("Lab", "open: a dispatcher serves this data folder")
-    return Finding("Lab", "closed", "start it with `make lab` or `python -m lab`")

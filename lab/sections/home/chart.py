@@ -33,7 +33,7 @@ class Rung:
 
     variant: str
     name: str
-    chapter: ChapterValue | None
+    chapter: ChapterValue
     reference: float | None
     yours: float | None
     quick: float | None
@@ -50,14 +50,9 @@ def rungs(entries: Sequence[Entry]) -> list[Rung]:
             if value is None or name in found:
                 continue
             row = shipped.rows.get(name) if shipped else None
-            found[name] = Rung(
-                variant=name,
-                name=experiment.variant(name).short,
-                chapter=value,
-                reference=row.mean(METRIC) if row else None,
-                yours=_mean(runs, experiment, name, "chapter"),
-                quick=_mean(runs, experiment, name, "quick"),
-            )
+            yours, quick = (_mean(runs, experiment, name, budget) for budget in ("chapter", "quick"))
+            shown = row.mean(METRIC) if row else None
+            found[name] = Rung(name, experiment.variant(name).short, value, shown, yours, quick)
     return list(found.values())
 
 
@@ -76,20 +71,10 @@ def _mean(runs: Iterable[Run], experiment: Experiment, name: str, budget: str) -
     return statistics.fmean(values) if values else None
 
 
-def legend(rows: Sequence[Rung]) -> str:
+def legend(rungs: Sequence[Rung]) -> str:
     """What the marks that are drawn mean, as one line of Markdown."""
-    drawn = {
-        "printed": any(row.chapter and row.chapter.printed for row in rows),
-        "range": any(row.chapter and not row.chapter.printed for row in rows),
-        "reference": any(row.reference is not None for row in rows),
-        "chapter": any(row.yours is not None for row in rows),
-        "quick": any(_only_quick(row) for row in rows),
-    }
-    return "\u2003 ".join(text for kind, text in LEGEND.items() if drawn[kind])
-
-
-def _only_quick(row: Rung) -> bool:
-    return row.yours is None and row.quick is not None
+    drawn = {mark["kind"] for mark in _marks(rungs)}
+    return "\u2003 ".join(text for kind, text in LEGEND.items() if kind in drawn)
 
 
 def height(names: Sequence[object]) -> int:
@@ -162,36 +147,24 @@ _NARROWEST = 0.008
 def _marks(rungs: Sequence[Rung]) -> Rows:
     marks: list[dict[str, Any]] = []
     for i, row in enumerate(rungs):
-        figures: list[tuple[str, str, float | None]] = [
+        base = {"row": i, "name": row.name, "slot": style(row.variant).slot}
+        for kind, whose, value in (
             ("reference", "shipped reference", row.reference),
             ("chapter", "yours", row.yours),
-            ("quick", "yours, quick budget", row.quick if _only_quick(row) else None),
-        ]
-        if row.chapter is not None and row.chapter.printed:
-            figures.append(("printed", "chapter, printed", row.chapter.low))
-        base = {"row": i, "name": row.name, "slot": style(row.variant).slot}
-        marks += [
-            {**base, "kind": kind, "whose": whose, "value": value, "said": f"{value:,.2f}"}
-            for kind, whose, value in figures
-            if value is not None
-        ]
-        if row.chapter is not None and not row.chapter.printed:
-            marks.append({**base, "kind": "range", "whose": "chapter, inferred", **_range(row.chapter)})
+            ("quick", "yours, quick budget", row.quick if row.yours is None else None),
+            ("printed", "chapter, printed", row.chapter.low if row.chapter.printed else None),
+        ):
+            if value is not None:
+                marks.append({**base, "kind": kind, "whose": whose, "value": value, "said": f"{value:,.2f}"})
+        if not row.chapter.printed:
+            low, middle, high = row.chapter.low, row.chapter.middle, row.chapter.high
+            ends = {"value": min(low, middle * (1 - _NARROWEST)), "to": max(high, middle * (1 + _NARROWEST))}
+            said = f"{low:,.1f} to {high:,.1f}"
+            marks.append({**base, "kind": "range", "whose": "chapter, inferred", **ends, "said": said})
     return marks
 
 
-def _range(chapter: ChapterValue) -> dict[str, Any]:
-    low, high = chapter.low, chapter.high
-    return {
-        "value": min(low, chapter.middle * (1 - _NARROWEST)),
-        "to": max(high, chapter.middle * (1 + _NARROWEST)),
-        "said": f"{low:,.1f} to {high:,.1f}",
-    }
-
-
-def _bounds(rows: Sequence[Rung]) -> tuple[float, float]:
-    values = [v for row in rows for v in (row.reference, row.yours, row.quick) if v is not None]
-    values += [v for row in rows if row.chapter for v in (row.chapter.low, row.chapter.high)]
-    if not values:
-        return 30.0, 300.0
-    return 0.8 * min(values), 1.22 * max(values)
+def _bounds(rungs: Sequence[Rung]) -> tuple[float, float]:
+    values = [value for row in rungs for value in (row.reference, row.yours, row.quick) if value is not None]
+    values += [value for row in rungs for value in (row.chapter.low, row.chapter.high)]
+    return (0.8 * min(values), 1.22 * max(values)) if values else (30.0, 300.0)

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 
 from engine.chapter import reference
 from engine.chapter.experiments import EXPERIMENTS, Experiment
@@ -27,8 +26,7 @@ def section_state(section: Section, runs: Sequence[Entry], store: Store) -> str:
     mine = [run for run in filter(trains, runs) if run.spec.experiment in section.experiments]
     if under_way := _progress(mine, store):
         return under_way
-    chapter = _measured(known, mine, "chapter")
-    quick = _measured(known, mine, "quick")
+    chapter, quick = (_measured(known, mine, budget) for budget in ("chapter", "quick"))
     total = sum(len(experiment.variants) for experiment in known)
     if quick > chapter:
         return f"{quick} of {total} measured, quick"
@@ -60,14 +58,14 @@ def _progress(runs: Sequence[Run], store: Store) -> str:
         return ""
     if not any(run.state in ACTIVE for run in runs):
         return "queued"
-    steps = total = 0
-    for run in runs:
-        if run.sweep in open_sweeps:
-            total += run.spec.budget.steps
-            ended = run.state in ENDED
-            steps += (
-                run.spec.budget.steps if ended else step_of(run, files.last_record(store.directory(run.id)))
-            )
+    together = [run for run in runs if run.sweep in open_sweeps]
+    steps = sum(
+        run.spec.budget.steps
+        if run.state in ENDED
+        else step_of(run, files.last_record(store.directory(run.id)))
+        for run in together
+    )
+    total = sum(run.spec.budget.steps for run in together)
     return f"running, {100 * steps / total:.0f}{NBSP}%"
 
 
@@ -96,23 +94,18 @@ def tokens() -> int:
 
     Raises CorpusError: when the file is another text, or cannot be read.
     """
-    return _tokens(_text_path(), _text_path().stat().st_mtime_ns)
-
-
-def _text_path() -> Path:
-    return paths.DATA / "tinyshakespeare.txt"
+    return _tokens((paths.DATA / "tinyshakespeare.txt").stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=2)
-def _tokens(path: Path, stamp: int) -> int:  # noqa: ARG001 - a changed file is another entry
+def _tokens(stamp: int) -> int:  # noqa: ARG001 - a changed file is another entry
     return corpus.load(corpus.TINYSHAKESPEARE).tokens
 
 
 def quick_text(experiment: Experiment) -> str:
     """How long its quick budget takes here, from what was timed; empty when nothing was."""
     try:
-        trained_on = experiment.language or corpus.TINYSHAKESPEARE
-        specs = launch.specs(experiment.id, "quick", (0,), trained_on)
+        specs = launch.specs(experiment.id, "quick", (0,), experiment.language or corpus.TINYSHAKESPEARE)
         seconds = estimates.sweep_seconds(specs)
     except LabError:
         return ""
