@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from typing import Literal
 
 import streamlit as st
 
@@ -51,7 +52,7 @@ def writes(
         except (sqlite3.Error, OSError) as error:
             st.session_state[ERROR] = f"The list of runs cannot be written: {error}."
 
-    kind = "primary" if primary else "secondary"
+    kind: Literal["primary", "secondary"] = "primary" if primary else "secondary"
     st.button(label, key=key, type=kind, on_click=pressed, disabled=not ready, width=width)
 
 

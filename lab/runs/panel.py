@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -70,7 +70,9 @@ def _actions(store: Store, run: Entry, sheet: Sheet, select: Select) -> None:
         if goes_on := run.state in RESUMABLE and sheet.goes_on:
             st.button("Resume", key="runs.resume", type="primary", on_click=_resume, args=here)
         if over:
-            kind = "primary" if run.state in RESUMABLE and not goes_on else "secondary"
+            kind: Literal["primary", "secondary"] = (
+                "primary" if run.state in RESUMABLE and not goes_on else "secondary"
+            )
             st.button("Run again", key="runs.again", type=kind, on_click=_run_again, args=(*here, select))
         with st.popover("Export", key="runs.export"):
             # Made when clicked, so that a tick does not pay for a file that nobody wants.

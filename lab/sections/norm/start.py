@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -76,7 +76,8 @@ def draw(request: Request, gradient_of: Setting[str], settings: Settings) -> Non
         "start",
     ):
         gradient_of.draw()
-        asked = now = (request.seeds, request.corpus_id)
+        asked: Any = None
+        now = (request.seeds, request.corpus_id)
         if not request.missing_input:
             key, seconds = settings.key("measure"), NORMS.seconds * max(1, len(request.seeds))
             asked = probes.pressed("Measure gradients", key, now, seconds)
