@@ -66,10 +66,9 @@ def _running(run: Run, directory: Path, step: int, left: str, record: dict[str, 
         return "It was asked to stop: it saves a checkpoint and ends, within two seconds."
     if not record:
         return "Starting: it loads the text and measures the untrained model."
-    speed = record.get("tokens_per_s")
-    parts = [f"Running: step {step:,} of {run.spec.budget.steps:,}", left]
-    parts.append(f"{speed:,.0f} tokens a second" if speed else "")
-    return ", ".join(part for part in parts if part) + "."
+    speed = f"{record['tokens_per_s']:,.0f} tokens a second" if record.get("tokens_per_s") else ""
+    parts = f"Running: step {step:,} of {run.spec.budget.steps:,}", left, speed
+    return ", ".join(filter(None, parts)) + "."
 
 
 def _remedy(run: Run, directory: Path) -> str:
@@ -81,8 +80,7 @@ def _remedy(run: Run, directory: Path) -> str:
 
 
 def _goes_on(directory: Path) -> str:
-    step = checkpoint_step(directory)
-    if step is None:
+    if (step := checkpoint_step(directory)) is None:
         return "It saved no checkpoint: run it again from the start."
     return f"Resume goes on from step {step:,}."
 

@@ -1,20 +1,11 @@
 """What there is to notice about the sweep over head widths, read off the reader's own figures."""
 
 import statistics
+from itertools import takewhile
 
 from lab.bench import Question, Sweep
-from lab.sections.scaling.parts import (
-    FROZEN,
-    GRADIENT,
-    PAIRS,
-    SPREAD,
-    WIDEST,
-    figure,
-    pair,
-    share,
-    small,
-    winner,
-)
+from lab.sections.scaling import parts
+from lab.sections.scaling.parts import FROZEN, GRADIENT, PAIRS, SPREAD, WIDEST, pair, winner
 from lab.words import NBSP, quantity
 
 
@@ -33,27 +24,17 @@ def late(part: Sweep, name: str, metric: str) -> float | None:
     return statistics.fmean(value for tail in tails for value in tail) if any(tails) else None
 
 
-def helps_from(sweep: Sweep) -> int | None:
-    """The narrowest head from which on dividing wins in every row; 0: none; None: a row is missing."""
+def helps(sweep: Sweep) -> str:
+    """The narrowest head from which on dividing wins in every row; empty while a row is missing."""
     wins: dict[int, bool] = {}
     for row in PAIRS:
         if (found := winner(*pair(sweep, row))) is None:
-            return None
+            return ""
         width = row.divided.config.effective_d_head
         wins[width] = wins.get(width, True) and found == "divided"
-    start = 0
-    for width in sorted(wins, reverse=True):
-        if not wins[width]:
-            break
-        start = width
-    return start
-
-
-def helps(sweep: Sweep) -> str:
-    """From which width on dividing wins."""
-    if (start := helps_from(sweep)) is None:
-        return ""
-    answer = f"from **d_k {start}** on" if start else "at **none** of these widths for certain"
+    widest_first = sorted(wins, reverse=True)
+    won = list(takewhile(wins.__getitem__, widest_first))
+    answer = f"from **d_k {won[-1]}** on" if won else "at **none** of these widths for certain"
     return f"In perplexity the division helps {answer}."
 
 
@@ -62,7 +43,7 @@ def frozen(sweep: Sweep) -> str:
     found = WIDEST.of(sweep).row(WIDEST.names[1], FROZEN.metric).mean
     if found is None:
         return ""
-    return f"Unscaled at d_k 1024, **{share(found)}** of the rows end with more than 0.99 on one token."
+    return f"Unscaled at d_k 1024, **{parts.share(found)}** of the rows end with more than 0.99 on one token."
 
 
 QUESTIONS = (
@@ -86,18 +67,19 @@ def notice(sweep: Sweep) -> str:
     said, widest = [], WIDEST.of(sweep)
     undivided, divided = (ends(widest, name, SPREAD.metric) for name in reversed(WIDEST.names))
     if undivided and divided:
+        first, last, divided_first, divided_last = map(parts.figure, (*undivided, *divided))
         said.append(
             f"The undivided scores start {quantity(undivided[0] / divided[0], 0)} times as wide, "
-            f"√1024{NBSP}={NBSP}32, and go from {figure(undivided[0])} to {figure(undivided[1])}; the "
-            f"divided ones from {figure(divided[0])} to {figure(divided[1])}. A larger gap between two "
-            f"scores no longer changes the loss of a saturated head, so nothing holds the scores back."
+            f"√1024{NBSP}={NBSP}32, and go from {first} to {last}; the divided ones from {divided_first} to "
+            f"{divided_last}. A larger gap between two scores no longer changes the loss of a "
+            "saturated head, so nothing holds the scores back."
         )
     pulls = [late(widest, name, GRADIENT.metric) for name in reversed(WIDEST.names)]
     if pulls[0] is not None and pulls[1] is not None:
         fate = "is not even smaller" if pulls[0] > pulls[1] else "is smaller, but not nothing"
         said.append(
-            f"The norm of W_Q’s gradient ends at {small(pulls[0])} undivided and {small(pulls[1])} divided: "
-            f"as a whole it {fate}. Saturated rows send almost none of it; the few others pull without "
-            f"the factor 1/√d_k, and the unsaturated rows dominate the gradient."
+            f"The norm of W_Q’s gradient ends at {parts.small(pulls[0])} undivided and "
+            f"{parts.small(pulls[1])} divided: as a whole it {fate}. Saturated rows send almost none "
+            f"of it; the few others pull without the factor 1/√d_k, and the unsaturated rows dominate the gradient."
         )
     return "\n\n".join(said)

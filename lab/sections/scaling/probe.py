@@ -56,11 +56,6 @@ PANELS = (
 )
 
 
-def up_to(widest: int) -> tuple[int, ...]:
-    """The values of d from the least to this one."""
-    return tuple(d_head for d_head in D_HEADS if d_head <= widest)
-
-
 def draw(pairs: Setting[int], widest: Setting[int], settings: Settings) -> None:
     """Variance, saturation and Jacobian of vectors that nobody trained."""
     frame.heading(
@@ -71,7 +66,7 @@ def draw(pairs: Setting[int], widest: Setting[int], settings: Settings) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-vectors"):
         pairs.draw(width=260)
         widest.draw(width=260)
-        d_heads = up_to(widest.value)
+        d_heads = tuple(d_head for d_head in D_HEADS if d_head <= widest.value)
         now = {"pairs": pairs.value, "d_heads": list(d_heads)}
         asked = probes.pressed("Measure", settings.key("measure"), now, SCALING.seconds)
         status_slot = bench.status_line()
@@ -79,7 +74,8 @@ def draw(pairs: Setting[int], widest: Setting[int], settings: Settings) -> None:
     measured = probes.attempt(status_slot, SCALING, **asked) if asked else None
     d_heads = tuple(asked["d_heads"]) if measured and asked else d_heads
     st.markdown("**2,000 rows of 64 random scores** :gray[over the width]")
-    panels.draw(saturation_parts(measured), d_heads[-1], "vectors", across=across(d_heads))
+    across = Across(field="d", title="width d", first=d_heads[0], log=True, ticks=d_heads)
+    panels.draw(saturation_parts(measured), d_heads[-1], "vectors", across=across)
     made = variance_table(d_heads, measured), saturation_table(d_heads, measured), chapter_table(measured)
     bench.beside("results-vectors", made, notice(measured))
 
@@ -89,7 +85,7 @@ def variance_table(d_heads: Sequence[int], measured: RandomVectors | None) -> Ta
     yours = {measured.seed: VARIANCE.read(measured.variance)} if measured else {}
     lines = [
         tables.Line(label, untrained.row(VARIANCE, f"d-{d_head}", metric, yours), metric, tiny)
-        for d_head in _shown(d_heads, measured)
+        for d_head in d_heads
         for metric, label in (
             ("variance", f"{d_head:,}, σ²"),
             ("std", f"{d_head:,}, σ :gray[√d = {d_head**0.5:.0f}]"),
@@ -101,11 +97,6 @@ def variance_table(d_heads: Sequence[int], measured: RandomVectors | None) -> Ta
 def as_the_chapter(measured: RandomVectors | None) -> bool:
     """Whether the variances were measured as the chapter's were."""
     return measured is not None and measured.pairs == PAIRS_OF_THE_CHAPTER
-
-
-def _shown(d_heads: Sequence[int], measured: RandomVectors | None) -> Sequence[int]:
-    """What was measured; before, what would be."""
-    return [row.d for row in measured.variance] if measured else d_heads
 
 
 def saturation_parts(measured: RandomVectors | None) -> list[Part]:
@@ -121,11 +112,6 @@ def saturation_parts(measured: RandomVectors | None) -> list[Part]:
     return found
 
 
-def across(d_heads: Sequence[int]) -> Across:
-    """The axis of d."""
-    return Across(field="d", title="width d", first=d_heads[0], log=True, ticks=tuple(d_heads))
-
-
 def saturation_table(d_heads: Sequence[int], measured: RandomVectors | None) -> Table:
     """Undivided, then divided, at every d: yours, and in grey the reference."""
     yours: Numbers = SATURATION.read(measured.saturation) if measured else {}
@@ -135,7 +121,7 @@ def saturation_table(d_heads: Sequence[int], measured: RandomVectors | None) -> 
         for name, row in (found.rows.items() if found else ())
     }
     rows = []
-    for d_head in _shown(d_heads, measured):
+    for d_head in d_heads:
         names = (f"undivided-{d_head}", f"divided-{d_head}")
         for label, figures, look in (
             (f"{d_head:,}", yours, f"**{{}}**{NBSP}: {{}}"),
