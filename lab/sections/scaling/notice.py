@@ -80,6 +80,7 @@ def notice(sweep: Sweep) -> str:
         said.append(
             f"The norm of W_Q’s gradient ends at {parts.small(pulls[0])} undivided and "
             f"{parts.small(pulls[1])} divided: as a whole it {fate}. Saturated rows send almost none "
-            f"of it; the few others pull without the factor 1/√d_k, and the unsaturated rows dominate the gradient."
+            f"of it; the few others pull without the factor 1/√d_k, and the unsaturated rows dominate "
+            f"the gradient."
         )
     return "\n\n".join(said)
