@@ -149,8 +149,8 @@ frame.footer(SECTION)
 """
     )
     insert(
-        copy / "lab" / "shell" / "chapter.py", "_PLAN: ", "= (",
-        text='("Depth", "Depth", "Do more blocks help?", "depth.py", ("ladder",)),',
+        copy / "lab" / "shell" / "chapter.py", "_PLAN: ", "= {",
+        text='"Depth": (("Depth", "Do more blocks help?", "depth.py", ("ladder",)),),',
     )  # fmt: skip
     program = """
 page, home = opened("pages/depth.py"), opened("lab/app.py")
