@@ -48,10 +48,10 @@ def perplexity(
 ) -> Figure:
     """Held-out perplexity over the steps. low: as in ``chart_frame``. drawn: the lines."""
     experiment = sweep.experiment
-    frame = chart_frame(sweep, low)
+    plot = chart_frame(sweep, low)
 
     def draw(now: Sweep) -> None:
-        chart = lines.line_chart(frame, drawn(now), now.progress)
+        chart = lines.line_chart(plot, drawn(now), now.progress)
         with st.container(key="figure"):
             drawing.draw(chart, key=f"{experiment.id}.chart")
 
@@ -60,7 +60,7 @@ def perplexity(
         "log scale, lower is better",
         f"{experiment.id}-{sweep.request.budget}",
         draw,
-        lambda now: lines.line_chart(frame, drawn(now)),
+        lambda now: lines.line_chart(plot, drawn(now)),
     )
 
 

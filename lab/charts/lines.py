@@ -155,7 +155,7 @@ class Line:
         return next((point for point in mean if point[0] == self.here), None)
 
 
-def line_chart(frame: Plot, lines: Sequence[Line], progress: float = 0.0, **more: Rows) -> Spec:
+def line_chart(plot: Plot, lines: Sequence[Line], progress: float = 0.0, **more: Rows) -> Spec:
     """The chart of some variants. progress: the share of the work that is done, 0 when nothing is running.
 
     more: rows of the datasets that the frame's further layers are over.
@@ -166,24 +166,22 @@ def line_chart(frame: Plot, lines: Sequence[Line], progress: float = 0.0, **more
         look = {"name": line.name, "slot": line.style.slot, "dash": line.style.dash}
         for seed, curve in enumerate(line.curves):
             if len(line.curves) > 1 or curve.diverged:
-                curves += _rows(
-                    frame, curve.points, {**look, "series": f"{line.name} {seed}", "kind": "seed"}
-                )
+                curves += _rows(plot, curve.points, {**look, "series": f"{line.name} {seed}", "kind": "seed"})
             if curve.diverged and curve.points:
                 step, value = curve.points[-1]
-                ends.append({**look, frame.across.field: step, frame.field: value, "kind": "cross"})
+                ends.append({**look, plot.across.field: step, plot.field: value, "kind": "cross"})
         mean = mean_curve(line.curves)
-        curves += _rows(frame, mean, {**look, "series": line.name, "kind": "mean"})
+        curves += _rows(plot, mean, {**look, "series": line.name, "kind": "mean"})
         if head := line.head(mean):
             step, value = head
-            ends.append({**look, frame.across.field: step, frame.field: value, "kind": "head"})
+            ends.append({**look, plot.across.field: step, plot.field: value, "kind": "head"})
     return fed(
-        _compiled(frame),
+        _compiled(plot),
         curves=curves,
         ends=ends,
-        gutter=_gutter(frame, lines) if frame.names else [],
-        done=[{"from": 0, "to": frame.steps * progress}] if progress else [],
-        rules=_rules(frame),
+        gutter=_gutter(plot, lines) if plot.names else [],
+        done=[{"from": 0, "to": plot.steps * progress}] if progress else [],
+        rules=_rules(plot),
         **more,
     )
 
@@ -208,11 +206,11 @@ def thinned(points: Sequence[Point]) -> Sequence[Point]:
     return [*kept, points[-1]]
 
 
-def _rows(frame: Plot, points: Sequence[Point], look: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{**look, frame.across.field: step, frame.field: value} for step, value in thinned(points)]
+def _rows(plot: Plot, points: Sequence[Point], look: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**look, plot.across.field: step, plot.field: value} for step, value in thinned(points)]
 
 
-def _gutter(frame: Plot, lines: Sequence[Line]) -> list[dict[str, Any]]:
+def _gutter(plot: Plot, lines: Sequence[Line]) -> list[dict[str, Any]]:
     """One row a variant that has begun: its value now (a dash when it diverged), its dot, its name."""
     names, wanted = list[dict[str, Any]](), list[float]()
     for line in lines:
@@ -220,47 +218,47 @@ def _gutter(frame: Plot, lines: Sequence[Line]) -> list[dict[str, Any]]:
         if mean:
             lost = line.here is None and all(curve.diverged for curve in line.curves if curve.points)
             head = None if lost else line.head(mean)
-            value = frame.shown(head[1]) if head else "–"
+            value = plot.shown(head[1]) if head else "–"
             names.append({"name": line.name, "slot": line.style.slot, "value": value})
-            wanted.append(frame.pixel(mean[-1][1]))
-    for row, pixel in zip(names, axes.apart(wanted, axes.LABEL_GAP, frame.height), strict=True):
-        row["at"] = frame.value(pixel)
+            wanted.append(plot.pixel(mean[-1][1]))
+    for row, pixel in zip(names, axes.apart(wanted, axes.LABEL_GAP, plot.height), strict=True):
+        row["at"] = plot.value(pixel)
     return names
 
 
-def _rules(frame: Plot) -> list[dict[str, Any]]:
+def _rules(plot: Plot) -> list[dict[str, Any]]:
     """The chapter's figures; those that lie close share the label of the lowest."""
     groups: list[list[tuple[float, bool]]] = []
-    for rule in sorted(frame.rules):
-        near = groups and frame.pixel(groups[-1][-1][0]) - frame.pixel(rule[0]) < axes.LABEL_GAP
+    for rule in sorted(plot.rules):
+        near = groups and plot.pixel(groups[-1][-1][0]) - plot.pixel(rule[0]) < axes.LABEL_GAP
         if near:
             groups[-1].append(rule)
         else:
             groups.append([rule])
-    drawn: list[dict[str, Any]] = [{frame.field: value, "text": ""} for value, _ in frame.rules]
+    drawn: list[dict[str, Any]] = [{plot.field: value, "text": ""} for value, _ in plot.rules]
     for group in groups:
         inferred = any(guess for _, guess in group)
-        named = [frame.printed(rule[0], inferred) for rule in frame.rules if rule in group]
+        named = [plot.printed(rule[0], inferred) for rule in plot.rules if rule in group]
         listed = " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
-        text = f"chapter {'about ' if inferred else ''}{listed}{frame.note}"
-        drawn.append({frame.field: group[0][0], "text": text})
+        text = f"chapter {'about ' if inferred else ''}{listed}{plot.note}"
+        drawn.append({plot.field: group[0][0], "text": text})
     return drawn
 
 
 @lru_cache(maxsize=256)
-def _compiled(frame: Plot) -> Spec:
-    x, y, first, last = frame.x, frame.y, frame.across.first, frame.steps
+def _compiled(plot: Plot) -> Spec:
+    x, y, first, last = plot.x, plot.y, plot.across.first, plot.steps
     rules = rows("rules").encode(y=y)
     seeds, means = (rows("curves", kind).encode(x, y, COLOR) for kind in ("seed", "mean"))
     heads, crosses = (rows("ends", kind).encode(x, y, COLOR) for kind in ("head", "cross"))
     told = [
         alt.Tooltip(field="name", title="model"),
-        alt.Tooltip(field=frame.across.field, format=frame.across.form),
-        alt.Tooltip(field=frame.field, format=",.2f" if frame.form == "~r" else frame.form),
+        alt.Tooltip(field=plot.across.field, format=plot.across.form),
+        alt.Tooltip(field=plot.field, format=",.2f" if plot.form == "~r" else plot.form),
     ]
     series = alt.Detail(field="series")
     return compiled(
-        frame.height + BELOW,
+        plot.height + BELOW,
         *axes.levels(y, first, last),
         rules.mark_rule(**axes.DASHED).encode(x=alt.XDatum(first), x2=alt.X2Datum(last)),
         note(rules.encode(x=alt.XDatum(last)), align="right", dx=-4, dy=11),
@@ -269,20 +267,20 @@ def _compiled(frame: Plot) -> Spec:
         dot(means, 160, opacity=0, clip=True).encode(tooltip=told),  # unseen, to be pointed at
         dot(heads, 48, clip=True),
         crosses.mark_point(shape=axes.CROSS, size=60, strokeWidth=2, opacity=1),
-        *(axes.gutter(y, last) if frame.names else []),
+        *(axes.gutter(y, last) if plot.names else []),
         rows("done")
         .mark_rule(color=INK, strokeWidth=3)
         .encode(x=axes.of(x, "from"), x2=alt.X2(field="to"), y=alt.value("height")),
-        *(layer for layers in frame.over for layer in layers(frame)),
+        *(layer for layers in plot.over for layer in layers(plot)),
     )
 
 
-def edge(frame: Plot) -> list[alt.Chart]:
+def edge(plot: Plot) -> list[alt.Chart]:
     """A dashed rule down at the places of the dataset "edge", with their text at the top, right of it."""
-    layer = rows("edge").encode(x=frame.x)
+    layer = rows("edge").encode(x=plot.x)
     return [layer.mark_rule(**axes.DASHED), note(layer.encode(y=alt.value(0)), align="left", dx=5, dy=8)]
 
 
-def here(frame: Plot) -> list[alt.Chart]:
+def here(plot: Plot) -> list[alt.Chart]:
     """A rule down at the place of the dataset "here", where the reader stands."""
-    return [rows("here").mark_rule(color=INK, strokeWidth=1.25).encode(x=frame.x)]
+    return [rows("here").mark_rule(color=INK, strokeWidth=1.25).encode(x=plot.x)]

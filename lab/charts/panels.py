@@ -52,9 +52,9 @@ class Part:
 def draw(parts: Sequence[Part], last: int, key: str, progress: float = 0.0, across: Across = STEPS) -> None:
     """The row. last: where the shared axis ends; progress: the share of the work done, 0 when none runs."""
     with st.container(horizontal=True, gap="small", key=f"figure-{key}"):
-        for part, frame, width in _framed(parts, last, across):
+        for part, plot, width in _framed(parts, last, across):
             panel = part.panel
-            spec = charts.line_chart(frame, part.lines, progress)
+            spec = charts.line_chart(plot, part.lines, progress)
             titled(f"{key}.{panel.metric}", panel.title, panel.note, spec, width)
 
 
@@ -75,10 +75,10 @@ def figure(key: str, title: str, note: str, spec: drawing.Spec) -> None:
 def together(parts: Sequence[Part], last: int, across: Across = STEPS) -> drawing.Spec:
     """The row as one chart, for a file."""
     drawn = {}
-    for part, frame, width in _framed(parts, last, across):
+    for part, plot, width in _framed(parts, last, across):
         title = {"text": part.panel.title, "subtitle": part.panel.note, "anchor": "start"}
-        size = {"height": frame.height, "width": width - AXIS}
-        drawn[part.panel.metric] = {**charts.line_chart(frame, part.lines), **size, "title": title}
+        size = {"height": plot.height, "width": width - AXIS}
+        drawn[part.panel.metric] = {**charts.line_chart(plot, part.lines), **size, "title": title}
     return drawing.together(drawn, "hconcat")
 
 
@@ -99,21 +99,12 @@ def _framed(parts: Sequence[Part], last: int, across: Across) -> list[tuple[Part
     framed = []
     for number, part in enumerate(parts, start=1):
         panel, named = part.panel, number == count
-        frame = Plot(
-            steps=last,
-            low=panel.low,
-            high=panel.high,
-            rules=part.rules,
-            field=panel.metric,
-            log=panel.log,
-            ticks=panel.ticks,
-            form=panel.form,
-            shown=panel.shown,
+        plot = Plot(
+            steps=last, low=panel.low, high=panel.high, rules=part.rules, field=panel.metric, log=panel.log,
+            ticks=panel.ticks, form=panel.form, shown=panel.shown,
             printed=lambda value, _, shown=panel.shown: shown(value),  # type: ignore[misc]
-            height=HEIGHT,
-            gutter=(NAMES + EDGE) / (narrow - AXIS - EDGE) if named else EDGE / (narrow - AXIS - EDGE),
-            names=named,
+            height=HEIGHT, names=named, gutter=(NAMES * named + EDGE) / (narrow - AXIS - EDGE),
             across=across if across.ticks else replace(across, ticks=(0, last // 2, last)),
-        )
-        framed.append((part, frame, narrow + NAMES if named else narrow))
+        )  # fmt: skip
+        framed.append((part, plot, narrow + NAMES if named else narrow))
     return framed

@@ -105,7 +105,7 @@ def hardening_chart(scores: NDArray[np.floating], times: float, *, causal: bool)
         ("softmax", "green"): [float(one.effective[-1]) for one in mixtures],
         ("linear layer", "gray"): [float(one.linear_effective[-1]) for one in mixtures],
     }
-    frame = Plot(
+    plot = Plot(
         steps=100, low=0.9, high=TOKENS + 0.15, field="tokens", log=False, height=CURVES,
         ticks=tuple(range(1, TOKENS + 1)),
         across=_log("times", 0.1, "scores multiplied by", (0.1, 1, 10, 100)),
@@ -116,7 +116,7 @@ def hardening_chart(scores: NDArray[np.floating], times: float, *, causal: bool)
         for (name, slot), counts in curves.items()
         if not math.isnan(counts[0])
     ]
-    return lines.line_chart(frame, drawn)
+    return lines.line_chart(plot, drawn)
 
 
 CONSTANTS = {
@@ -133,7 +133,7 @@ def leak_chart(leaks: Mapping[str, Mapping[float, float | None]], size: float) -
     A curve ends in a cross where the next size has no figure.
     """
     sizes = [one for by_size in leaks.values() for one in by_size]
-    frame = Plot(
+    plot = Plot(
         steps=int(max(sizes)), low=-0.007, high=TOP_LEAK, field="leak", log=False, height=CURVES,
         ticks=(0, 0.05, 0.1, 0.15, 0.2, 0.25), form=".2f",
         across=_log("size", min(sizes), "size of the scores", (1, 1e2, 1e4, 1e6, 1e8, 1e10)),
@@ -143,7 +143,7 @@ def leak_chart(leaks: Mapping[str, Mapping[float, float | None]], size: float) -
     for value, by_size in leaks.items():
         known = tuple((one, leak) for one, leak in by_size.items() if leak is not None)
         drawn.append(Line(*CONSTANTS[value], (Curve(known, len(known) < len(by_size)),), here=size))
-    return lines.line_chart(frame, drawn)
+    return lines.line_chart(plot, drawn)
 
 
 def _log(field: str, first: float, title: str, ticks: tuple[float, ...]) -> Across:

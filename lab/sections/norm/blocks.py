@@ -1,6 +1,6 @@
 """Gradients per block while the models train, at one step of the reader's runs."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import geometric_mean
 
@@ -16,7 +16,7 @@ from lab.bench.tables import NOTHING, Cell, model, number
 from lab.charts import lines as charts
 from lab.charts import panels
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Plot, Point
+from lab.charts.lines import Across, Curve, Plot
 from lab.sections.norm.start import ACROSS, BLOCKS
 from lab.settings import Setting
 from lab.shell import frame
@@ -27,7 +27,6 @@ EVERY = 10  # steps, from one recorded gradient to the next
 METRIC = "grad_norm_blocks"
 BROKEN = 100  # last block over first; what trains well stays under 40
 UNDERFLOW = 1e-45  # stands for nothing: the smallest that float32 can hold
-Recorded = dict[int, Listed]  # one norm a block, by step
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -78,28 +77,22 @@ def steepness(norms: Listed) -> float | None:
     return None if first is None or last is None else max(last, UNDERFLOW) / max(first, UNDERFLOW)
 
 
-def _curves(sweep: Sweep, name: str, points: Callable[[Recorded], Iterable[Point]]) -> tuple[Curve, ...]:
-    """One curve a seed that has any such points."""
-    found = (Curve(tuple(points(by_step))) for by_step in sweep.lists(name, METRIC))
-    return tuple(curve for curve in found if curve.points)
-
-
 def ratios(sweep: Sweep, name: str) -> tuple[Curve, ...]:
     """Last over first at every recorded step, one curve a seed."""
-
-    def points(by_step: Recorded) -> Iterator[Point]:
-        return ((step, value) for step, norms in by_step.items() if (value := steepness(norms)))
-
-    return _curves(sweep, name, points)
+    found = [
+        tuple((step, value) for step, norms in by_step.items() if (value := steepness(norms)))
+        for by_step in sweep.lists(name, METRIC)
+    ]
+    return tuple(map(Curve, filter(None, found)))
 
 
 def at_step(sweep: Sweep, name: str, step: int) -> tuple[Curve, ...]:
     """The norm over the block at a step, one curve a seed that has come so far."""
-
-    def points(by_step: Recorded) -> Iterator[Point]:
-        return ((block, norm) for block, norm in enumerate(by_step.get(step, ()), start=1) if norm)
-
-    return _curves(sweep, name, points)
+    found = [
+        tuple((block, norm) for block, norm in enumerate(by_step.get(step, ()), start=1) if norm)
+        for by_step in sweep.lists(name, METRIC)
+    ]
+    return tuple(map(Curve, filter(None, found)))
 
 
 def ratio_chart(sweep: Sweep, last: int, at: int) -> Spec:

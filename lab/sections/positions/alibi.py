@@ -117,7 +117,7 @@ def reach_chart(heads: int) -> Spec:
     """What a weight is multiplied by, over the distance of its key: one curve a head."""
     at = sorted({round(2 ** (power / 8)) for power in range(0, 8 * 9 + 1)})
     across = Across("distance", "tokens between query and key", 1, log=True, ticks=(1, 4, 16, 64, 256))
-    frame = Plot(
+    plot = Plot(
         steps=FARTHEST, low=-0.03, high=1.03, field="share", log=False, form=".0%",
         ticks=(0, 0.25, 0.5, 0.75, 1),
         height=HEIGHT - BELOW, gutter=0.06, names=False, across=across, over=(edge,),
@@ -130,4 +130,4 @@ def reach_chart(heads: int) -> Spec:
         )
         for head, one in enumerate(slopes(heads), start=1)
     ]
-    return lines.line_chart(frame, curves, edge=[{"distance": 64, "text": "as long as the trained window"}])
+    return lines.line_chart(plot, curves, edge=[{"distance": 64, "text": "as long as the trained window"}])

@@ -44,13 +44,13 @@ def _places_chart(found: Places) -> Spec:
     wide, half = found.length, found.bin // 2
     low, high, ticks = _bounds(value for one in found.models.values() for value in one.bins)
     across = Across(field="position", title="position in the window", ticks=(TRAINED, 128, 256, 384, wide))
-    frame = Plot(steps=wide, low=low, high=high, ticks=ticks, gutter=0.2, across=across, over=(edge,))
+    plot = Plot(steps=wide, low=low, high=high, ticks=ticks, gutter=0.2, across=across, over=(edge,))
     lines = []
     for name in POSITIONS.variants:
         if one := found.models.get(name):
             points = tuple((found.bin * at + half, value) for at, value in enumerate(one.bins))
             lines.append(Line(variant(name).short, style(name), (Curve(points),)))
-    return charts.line_chart(frame, lines, edge=[{"position": TRAINED, "text": "trained up to here"}])
+    return charts.line_chart(plot, lines, edge=[{"position": TRAINED, "text": "trained up to here"}])
 
 
 def _bounds(values: Any) -> tuple[float, float, tuple[float, ...]]:
@@ -95,12 +95,12 @@ def _rescaled_chart(found: Rescaled) -> Spec:
     if high == 300:  # nothing near it: the three would lie on each other
         high, ticks = 150.0, (30.0, 50.0, 100.0, 150.0)
     across = Across(field="tokens", title="tokens in the window", first=TRAINED, log=True, ticks=LENGTHS)
-    frame = Plot(steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=0.42, across=across)
+    plot = Plot(steps=max(LENGTHS), low=low, high=high, ticks=ticks, gutter=0.42, across=across)
     lines = []
     for way, (name, look) in WAYS.items():
         points = tuple((length, _of(found, way, length)) for length in LENGTHS)
         lines.append(Line(name, look, (Curve(points),)))
-    return charts.line_chart(frame, lines)
+    return charts.line_chart(plot, lines)
 
 
 def _of(found: Rescaled, way: str, length: int) -> float:

@@ -71,8 +71,8 @@ def chart(sweep: Sweep) -> Spec:
     return charts.line_chart(plot, lines, chapter=marks)
 
 
-def _chapter(frame: Plot) -> list[alt.Chart]:
-    layer = rows("chapter").encode(x=frame.x, y=frame.y)
+def _chapter(plot: Plot) -> list[alt.Chart]:
+    layer = rows("chapter").encode(x=plot.x, y=plot.y)
     return [
         layer.mark_line(**DASHED),
         layer.mark_point(shape="diamond", color=GRAY, size=60, strokeWidth=1.5, opacity=1),

@@ -44,7 +44,7 @@ def _diagonal_chart(found: Diagonals, distance: str, head: str) -> Spec:
     ]
     top = float(next((end for end in SCORES if end >= max(values)), 1000))
     across = Across(field="place", title="place of the query", ticks=(TRAINED, 128, 256, 384, found.length))
-    frame = Plot(
+    plot = Plot(
         steps=found.length, low=-top, high=top, log=False, ticks=(-top, -top / 2, 0.0, top / 2, top),
         gutter=0.2, across=across, field="score", shown=decimals(2), over=(edge,),
     )  # fmt: skip
@@ -53,7 +53,7 @@ def _diagonal_chart(found: Diagonals, distance: str, head: str) -> Spec:
         scores = found.models[name][row][at].scores
         points = tuple((found.every * i + int(distance), score) for i, score in enumerate(scores))
         lines.append(Line(variant(name).short, style(name), (Curve(points),)))
-    return charts.line_chart(frame, lines, edge=[{"place": TRAINED, "text": "trained up to here"}])
+    return charts.line_chart(plot, lines, edge=[{"place": TRAINED, "text": "trained up to here"}])
 
 
 def _diagonal_table(found: Diagonals, distance: str, head: str) -> Table:

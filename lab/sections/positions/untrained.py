@@ -43,7 +43,7 @@ def _rows_chart(found: Table) -> Spec:
 def _strokes(last: int, top: float) -> Spec:
     ticks = tuple(top * share / 3 for share in range(4))
     across = Across(field="row", title="row of the table", ticks=(0, TRAINED, 128, 256, 384, last))
-    frame = Plot(
+    plot = Plot(
         steps=last, low=0, high=top, field="turned", log=False, ticks=ticks, form=".0f", across=across,
         gutter=0.02,
     )  # fmt: skip
@@ -52,8 +52,8 @@ def _strokes(last: int, top: float) -> Spec:
         alt.Tooltip(field="turned", title="degrees", format=".1f"),
         alt.Tooltip(field="moved", title="moved, of its length", format=".3f"),
     ]
-    strokes = rows("rows").mark_rule(strokeWidth=1.5).encode(frame.x, frame.y, alt.Y2Datum(0), COLOR)
-    return compiled(200, *levels(frame.y, 0, last), strokes.encode(tooltip=told), *edge(frame))
+    strokes = rows("rows").mark_rule(strokeWidth=1.5).encode(plot.x, plot.y, alt.Y2Datum(0), COLOR)
+    return compiled(200, *levels(plot.y, 0, last), strokes.encode(tooltip=told), *edge(plot))
 
 
 def _rows_words(found: Table) -> str:
