@@ -7,7 +7,6 @@ do, and on a CPU they include the system's handing out of fresh pages, which an 
 pay for; of different machines only ratios can be compared.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
@@ -26,7 +25,6 @@ from engine.memory_wall.setting import (
     WORKSPACE_BYTES,
     Setting,
     check_implementation,
-    check_range,
 )
 from engine.probes import client, registry
 from engine.runs.spec import WallSpec
@@ -35,6 +33,7 @@ from engine.runs.wait import shell_user, wait
 from engine.system import device, files, paths
 from engine.system.cores import usable_cores
 from engine.system.errors import InvalidInput, Unavailable
+from engine.system.numbers import check_range
 
 QUICK_TOKENS = 4096
 CHECK_TOKENS, CHECK_GB = 16_384, 8
@@ -145,7 +144,7 @@ def measure(plan: Plan) -> list[Row]:
             for line in lines:
                 if line not in said:
                     said[line] = None
-                    print(line, file=sys.stderr, flush=True)
+                    say(line)
 
     (run,) = wait(store, [store.submit([WallSpec(plan)], user=shell_user())], say)
     if run.state != "done":

@@ -121,17 +121,18 @@ def head_means(model: Transformer, ids: Tensor) -> Tensor:
 
     shape: (B, T) token ids -> (L, H, T, D)
     """
-    total: Tensor | int = 0
-    for part in batches(ids):
-        total = total + torch.stack([block.heads.sum(dim=0) for block in run(model, part).blocks])
-    assert isinstance(total, Tensor)  # there is at least one batch: run refuses ids without rows
-    return total / len(ids)
+    return mean_heads([run(model, part) for part in batches(ids)])
+
+
+def mean_heads(captured: Sequence[Captured]) -> Tensor:
+    """The same of runs at hand. shape: -> (L, H, T, D)"""
+    sums = [torch.stack([block.heads.sum(dim=0) for block in ran.blocks]) for ran in captured]
+    return torch.stack(sums).sum(dim=0) / sum(len(ran.ids) for ran in captured)
 
 
 def batches(ids: Tensor) -> tuple[Tensor, ...]:
     """Rows in portions that fit into memory. shape: (B, T) -> (b, T) each"""
-    parts: tuple[Tensor, ...] = ids.split(max(1, TOKENS_A_BATCH // max(1, ids.shape[-1])))
-    return parts
+    return ids.split(max(1, TOKENS_A_BATCH // max(1, ids.shape[-1])))  # type: ignore[no-any-return]
 
 
 def connections(model: Transformer) -> list[list[Replace]]:
@@ -188,20 +189,34 @@ def _attend(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores, weights, what each head adds, and W_O's bias."""
     scores, values, output, bias = parts_of(mixer, x)
-    seen = scores.masked_fill(future(scores), -math.inf) if getattr(mixer, "causal", True) else scores
+    seen = masked(mixer, scores)
     for intervention in interventions:
         seen = intervention.on_scores(block, seen)
-    if (empty := seen.isneginf().all(dim=-1)).any():
-        _, head, query = empty.nonzero()[0].tolist()
-        raise ValueError(
-            f"position {query} would see no key in head {head} of block {block} (counted from 0); "
-            f"leave it at least one edge."
-        )
-    weights = seen.softmax(dim=-1)
+    weights = weights_of(seen, block, range(x.shape[1]))
     heads = torch.einsum("bhtk,dhk->bhtd", weights @ values, output)
     for intervention in interventions:
         heads = intervention.on_heads(block, heads)
     return scores, weights, heads, bias
+
+
+def masked(mixer: nn.Module, scores: Tensor) -> Tensor:
+    """-inf at every key ahead, of a mixer that sees none of them. shape: (..., T, S) -> (..., T, S)"""
+    return scores.masked_fill(future(scores), -math.inf) if getattr(mixer, "causal", True) else scores
+
+
+def weights_of(scores: Tensor, block: int, queries: Sequence[int]) -> Tensor:
+    """The softmax of masked and perhaps cut scores; queries: the positions of the rows.
+
+    shape: (..., H, T, S) -> (..., H, T, S)
+    Raises ValueError: when a row is left without any key.
+    """
+    if (empty := scores.isneginf().all(dim=-1)).any():
+        *_, head, query = empty.nonzero()[0].tolist()
+        raise ValueError(
+            f"position {queries[query]} would see no key in head {head} of block {block} (counted from 0); "
+            f"leave it at least one edge."
+        )
+    return scores.softmax(dim=-1)
 
 
 def parts_of(mixer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

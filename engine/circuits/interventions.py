@@ -86,24 +86,20 @@ class ZeroHeads(Intervention):
 
 
 @dataclass(frozen=True, eq=False)
-class MeanHeads(Intervention):
+class MeanHeads(ZeroHeads):
     """These heads add what they add on average, position by position: they no longer tell sentences apart.
 
     means: from ``capture.head_means``, shape (L, H, T, D).
     Source: Wang et al. 2023, "Interpretability in the Wild", section 2.1.
     """
 
-    heads: frozenset[Head]
     means: Tensor
-
-    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
-        return min((head.block for head in self.heads), default=0)
 
     def at(self, places: Sequence[int]) -> Self:
         return replace(self, means=self.means[:, :, list(places)])
 
     def check(self, shape: Shape) -> None:
-        _check_heads(self.heads, shape)
+        super().check(shape)
         _check_shape("means", self.means, (shape.blocks, shape.heads, shape.length, shape.width))
 
     def on_heads(self, block: int, heads: Tensor) -> Tensor:

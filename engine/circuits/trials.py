@@ -6,17 +6,16 @@ Shapes: C cases, N sentences, T query position, S key position, P wanted positio
 d_head, V vocabulary. A first axis of 1 stands for all cases as long as nothing tells them apart.
 """
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from engine.circuits.capture import Captured, connections, joined, parts_of, read_by, run, shape_of
+from engine.circuits import capture
+from engine.circuits.capture import Captured, connections, joined, read_by, run, shape_of
 from engine.circuits.interventions import Intervention, Shape
 from engine.circuits.results import Score
 from engine.circuits.scoring import Outcomes, Questions, outcomes_of
-from engine.models.mixers import future
 from engine.models.transformer import Transformer
 
 Portions = Sequence[tuple[slice, Captured]]  # runs, each with the place of its sentences among all
@@ -51,8 +50,7 @@ class Trials:
 
     def head_means(self) -> Tensor:
         """What each head adds at each position, mean over the sentences. shape: -> (L, H, T, D)"""
-        sums = [torch.stack([block.heads.sum(dim=0) for block in ran.blocks]) for _, ran in self.captured]
-        return torch.stack(sums).sum(dim=0) / len(self.questions)
+        return capture.mean_heads([ran for _, ran in self.captured])
 
     def _outcomes(self, logits: list[Tensor]) -> Outcomes:
         return outcomes_of(torch.cat(logits), self.questions.answers, self.questions.others)
@@ -138,27 +136,15 @@ def _attended(
     mixer: torch.nn.Module, x: Tensor, block: int, queries: list[int], cases: Sequence[Case]
 ) -> Tensor:
     """What an attention sublayer adds at some positions. shape: (C, N, S, D) -> (C, N, P, D)"""
-    scores, values, output, bias = parts_of(mixer, x.flatten(0, 1))
-    if getattr(mixer, "causal", True):
-        scores = scores.masked_fill(future(scores), -math.inf)
-    scores = scores[:, :, queries]
+    scores, values, output, bias = capture.parts_of(mixer, x.flatten(0, 1))
+    scores = capture.masked(mixer, scores)[:, :, queries]
     scores, values = (part.unflatten(0, x.shape[:2]) for part in (scores, values))
     scores = _each(cases, scores, lambda change, scores: change.on_scores(block, scores))
-    if (empty := scores.isneginf().all(dim=-1)).any():
-        _, _, head, query = empty.nonzero()[0].tolist()
-        raise ValueError(
-            f"position {queries[query]} would see no key in head {head} of block {block} (counted from 0); "
-            f"leave it at least one edge."
-        )
-    mixed = scores.softmax(dim=-1) @ values  # (C, N, H, P, K)
-    if not any(type(change).on_heads is not Intervention.on_heads for change in _all(cases)):
+    mixed = capture.weights_of(scores, block, queries) @ values  # (C, N, H, P, K)
+    if all(type(change).on_heads is Intervention.on_heads for case in cases for change in case):
         return torch.einsum("cnhpk,dhk->cnpd", mixed, output) + bias
     heads = torch.einsum("cnhpk,dhk->cnhpd", mixed, output)
     return _each(cases, heads, lambda change, heads: change.on_heads(block, heads)).sum(dim=2) + bias
-
-
-def _all(cases: Sequence[Case]) -> Iterator[Intervention]:
-    return (change for case in cases for change in case)
 
 
 def _each(cases: Sequence[Case], x: Tensor, hook: Hook) -> Tensor:

@@ -15,10 +15,10 @@ from engine.memory_wall.setting import (
     WORKSPACE_BYTES,
     Setting,
     check_implementation,
-    check_range,
 )
 from engine.memory_wall.verdict import ENDED, State
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 
 Task = tuple[int, str]  # n and the implementation
 

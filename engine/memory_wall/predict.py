@@ -21,10 +21,10 @@ from engine.memory_wall.setting import (
     Setting,
     at_most,
     check_implementation,
-    check_range,
     largest_tensor_bytes,
 )
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 
 BLOCKS = (
     3  # of ``chunked``, the last ones, stand for all: what is left over, and two whole ones on the way back

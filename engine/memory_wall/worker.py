@@ -25,9 +25,10 @@ import torch
 
 from engine.memory_wall.live_bytes import OutOfMemory
 from engine.memory_wall.meters import Measurement, measure_bytes, measure_time
-from engine.memory_wall.setting import DEVICES, Setting, check_implementation, check_range
+from engine.memory_wall.setting import DEVICES, Setting, check_implementation
 from engine.memory_wall.verdict import first_line, is_out_of_memory
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 
 LONGEST_LINE = 65_536
 

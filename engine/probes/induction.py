@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.circuits import capture
-from engine.circuits.induction import FOUND, by_position, head_scores, pair_of, partners_of
+from engine.circuits.induction import FOUND, head_scores, pair_of, partners_of
 from engine.circuits.interventions import Intervention, MeanHeads, ZeroHeads
 from engine.circuits.results import Head, HeadScores
 from engine.circuits.trials import logits_of_each
@@ -35,9 +35,11 @@ from engine.probes.results.induction import (
     Maps,
     Without,
 )
+from engine.probes.schemes import losses_by_position
 from engine.runs.spec import RunSpec
 from engine.system import files
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 
 SCORED = 64  # sequences on which the heads of every kept step are scored
 PASSAGES, LONGEST, SHORTEST = 64, 128, 16  # of a text: how many, their tokens, and those before a repeat
@@ -89,10 +91,8 @@ def formation(run: Path) -> Formation:
     """
     spec, language = trained_on(run)
     ids = torch.from_numpy(language.unseen_rows(spec.seed)[:SCORED])[:, :-1]  # what a model reads of each
-    steps, scores = list[int](), list[HeadScores]()
-    for step, model in kept_models(run):
-        steps.append(step)
-        scores.append(head_scores(model, ids))
+    by_step = {step: head_scores(model, ids) for step, model in kept_models(run)}
+    steps, scores = list(by_step), list(by_step.values())
     previous, matching = partners_of(scores[-1])
     return Formation(
         steps=steps,
@@ -114,9 +114,7 @@ def maps(run: Path, period: int) -> Maps:
     Raises InvalidInput: when the period is out of range, and as ``kept_models``.
     """
     spec, language = trained_on(run)
-    if not language.shortest <= period <= language.longest:
-        allowed = f"{language.shortest} to {language.longest} tokens"
-        raise InvalidInput(f"the period is {period}; allowed: {allowed}.")
+    check_range("the period", period, language.shortest, language.longest)
     word = language.halved_rows(spec.seed, 1)[:, :period]
     ids = torch.from_numpy(np.concatenate([word, word], axis=1))
     found = Maps([language.words[token] for token in ids[0].tolist()], [], [], [])
@@ -177,24 +175,7 @@ def ablate(weights: Path, seed: int = 0) -> Ablation:
     seed: of the sequences.
     Raises InvalidInput: when the model reads another language, and as ``trained``.
     """
-    return ablation_of(trained(weights), seed)
-
-
-def ablate_chosen(weights: Path, heads: list[Head], seed: int = 0) -> Without:
-    """What is left without these heads. Raises InvalidInput: as ``ablate``, and when the model lacks one."""
     model = trained(weights)
-    return Continued(model, _unseen(model, seed), INDUCTION.known_all).without(heads)[0]
-
-
-def _unseen(model: Transformer, seed: int) -> NDArray[np.int64]:
-    if len(INDUCTION.words) != model.config.vocab_size:
-        words = f"{len(INDUCTION.words)}, of {INDUCTION.kind}"
-        raise InvalidInput(f"the model has {model.config.vocab_size} tokens; allowed: {words}.")
-    return INDUCTION.unseen_rows(seed)
-
-
-def ablation_of(model: Transformer, seed: int) -> Ablation:
-    """``ablate`` of a model at hand."""
     rows = _unseen(model, seed)
     late, early = (Continued(model, rows, at) for at in (INDUCTION.known_all, INDUCTION.known_nothing))
     scores = head_scores(model, late.ids)
@@ -220,6 +201,19 @@ def ablation_of(model: Transformer, seed: int) -> Ablation:
         },
         sequences=len(rows),
     )
+
+
+def ablate_chosen(weights: Path, heads: list[Head], seed: int = 0) -> Without:
+    """What is left without these heads. Raises InvalidInput: as ``ablate``, and when the model lacks one."""
+    model = trained(weights)
+    return Continued(model, _unseen(model, seed), INDUCTION.known_all).without(heads)[0]
+
+
+def _unseen(model: Transformer, seed: int) -> NDArray[np.int64]:
+    if len(INDUCTION.words) != model.config.vocab_size:
+        words = f"{len(INDUCTION.words)}, of {INDUCTION.kind}"
+        raise InvalidInput(f"the model has {model.config.vocab_size} tokens; allowed: {words}.")
+    return INDUCTION.unseen_rows(seed)
 
 
 def in_texts(models: dict[str, Path], text: str = corpus.TINYSHAKESPEARE, seed: int = 0) -> InTexts:
@@ -264,10 +258,10 @@ def gain(model: Transformer, said: Tensor) -> float:
     The tokens and their positions are equal in both, so what differs is the repetition alone.
     """
     behind_others, behind_themselves = (
-        by_position(model, torch.cat([before, said], dim=1)).losses_nats[said.shape[1] :]
+        losses_by_position(model, torch.cat([before, said], dim=1))[said.shape[1] :].mean()
         for before in (said.roll(1, dims=0), said)
     )
-    return (sum(behind_others) - sum(behind_themselves)) / len(behind_others)
+    return (behind_others - behind_themselves).item()
 
 
 def repeats(vocab_size: int, length: int, seed: int, *, once: bool = False) -> Tensor:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import torch
 
+from engine.chapter.experiments import MAX_SEED
 from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.system.errors import InvalidInput, LabError
+from engine.system.numbers import check_range
 from engine.training import checkpoint
 
 
@@ -24,6 +26,11 @@ def for_the_reader() -> Iterator[None]:
         raise
     except (ValueError, OSError) as error:
         raise InvalidInput(str(error)) from error
+
+
+def check_seed(seed: int) -> None:
+    """Raises InvalidInput: when the seed is out of range."""
+    check_range("the seed", seed, 0, MAX_SEED)
 
 
 KEPT = 16  # models of a few megabytes each

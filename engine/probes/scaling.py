@@ -13,6 +13,7 @@ from torch import Tensor
 from engine.chapter.measurements import D_HEADS
 from engine.probes.results.scaling import RandomVectors, RowStatistics, Saturation, Variance
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 from engine.training.evaluation import FROZEN
 
 PAIRS, ROWS, KEYS = 20_000, 2_000, 64
@@ -92,12 +93,10 @@ def row_statistics(scores: Tensor, arriving: Tensor) -> RowStatistics:
 
 def check(pairs: int, rows: int, d_heads: Sequence[int]) -> None:
     """Raises InvalidInput: when one is out of range; the message gives got and allowed."""
-    for name, value, low, high in (("pairs", pairs, 2, MAX_PAIRS), ("rows", rows, 1, MAX_ROWS)):
-        if not low <= value <= high:
-            raise InvalidInput(f"{name} is {value:,}; allowed: {low:,} to {high:,}.")
+    check_range("pairs", pairs, 2, MAX_PAIRS)
+    check_range("rows", rows, 1, MAX_ROWS)
     for d_head in d_heads:
-        if not 1 <= d_head <= MAX_D_HEAD:
-            raise InvalidInput(f"d is {d_head:,}; allowed: 1 to {MAX_D_HEAD:,}.")
+        check_range("d", d_head, 1, MAX_D_HEAD)
         if pairs * d_head > MAX_NUMBERS:
             most = MAX_NUMBERS // d_head
             raise InvalidInput(f"{pairs:,} pairs with d {d_head:,}; allowed: at most {most:,} pairs.")
