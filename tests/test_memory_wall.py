@@ -218,7 +218,7 @@ def test_a_million_tokens_take_a_moment_and_too_many_bytes_are_said():
     assert predict.predicted_bytes(1_000_000, "explicit") == closed_form(1_000_000)
     predict.predicted_bytes(1_000_000, "chunked")
     assert time.process_time() - began < 0.5
-    with pytest.raises(OverflowError, match="more bytes than 64 bits count"):
+    with pytest.raises(predict.TooLarge, match="more bytes than 64 bits count"):
         predict.predicted_bytes(100_000_000, "explicit", Setting(batch=1024, n_head=512))
     assert predict.longest(2**62, "explicit", Setting(batch=1024, n_head=512)) > 0
 

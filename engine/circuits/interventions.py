@@ -6,7 +6,7 @@ embedding, and one more behind every sublayer.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -248,7 +248,7 @@ class PatchFeedForward(Intervention):
         return self.output if block == self.block else output
 
 
-def _with_heads(outputs: Tensor, heads: frozenset[Head] | set[Head], block: int, values: Tensor) -> Tensor:
+def _with_heads(outputs: Tensor, heads: Set[Head], block: int, values: Tensor) -> Tensor:
     """These heads' outputs taken from ``values``. shape: (B, H, T, D), (..., H, T, D) -> (B, H, T, D)"""
     here = [head for of_block, head in heads if of_block == block]
     if not here:
@@ -258,7 +258,7 @@ def _with_heads(outputs: Tensor, heads: frozenset[Head] | set[Head], block: int,
     return changed
 
 
-def _check_heads(heads: frozenset[Head] | set[Head], shape: Shape) -> None:
+def _check_heads(heads: Set[Head], shape: Shape) -> None:
     for block, head in heads:
         _check_index("block", block, shape.blocks)
         _check_index("head", head, shape.heads)

@@ -26,8 +26,8 @@ import torch
 from engine.memory_wall.live_bytes import OutOfMemory
 from engine.memory_wall.meters import Measurement, measure_bytes, measure_time
 from engine.memory_wall.setting import DEVICES, Setting, check_implementation
-from engine.memory_wall.verdict import first_line, is_out_of_memory
-from engine.system.errors import InvalidInput
+from engine.memory_wall.verdict import is_out_of_memory
+from engine.system.errors import InvalidInput, first_line
 from engine.system.numbers import check_range
 
 LONGEST_LINE = 65_536
@@ -86,7 +86,7 @@ def _end(error: BaseException) -> dict[str, Any]:
         said = f"It needs {error}."
         return {"state": "out of memory", "reason": said, "needed_bytes": error.needed_bytes}
     state = "out of memory" if is_out_of_memory(error) else "failed"
-    return {"state": state, "reason": f"{first_line(error).rstrip('.')}."}
+    return {"state": state, "reason": f"{first_line(error)}."}
 
 
 def limit_address_space(more_bytes: int | None) -> None:

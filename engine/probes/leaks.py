@@ -132,12 +132,10 @@ def _empty_row(way: str, attend: Attend) -> EmptyRow:
     y = attend(layer)
     others = torch.arange(TOKENS) != EMPTY_ROW
     y[others].sum().backward()
-    incoming = layer.module.in_proj_weight.grad
+    incoming, outgoing = layer.module.in_proj_weight.grad, layer.module.out_proj.weight.grad
     assert incoming is not None
-    gradients = dict(zip(("W_Q", "W_K", "W_V"), incoming.chunk(3), strict=True))
-    outgoing = layer.module.out_proj.weight.grad
     assert outgoing is not None
-    gradients["W_O"] = outgoing
+    gradients = dict(zip(("W_Q", "W_K", "W_V", "W_O"), (*incoming.chunk(3), outgoing), strict=True))
     return EmptyRow(
         way=way,
         output=y[EMPTY_ROW].tolist(),

@@ -46,13 +46,8 @@ def saturation(rows: int = ROWS, d_heads: Sequence[int] = D_HEADS, seed: int = 0
     for d_head in d_heads:
         scores = random_scores(rows, d_head, draw)
         arriving = torch.randn(scores.shape, generator=gradients)
-        found.append(
-            Saturation(
-                d=d_head,
-                divided=row_statistics(scores / math.sqrt(d_head), arriving),
-                undivided=row_statistics(scores, arriving),
-            )
-        )
+        divided = row_statistics(scores / math.sqrt(d_head), arriving)
+        found.append(Saturation(d_head, row_statistics(scores, arriving), divided))
     return found
 
 
@@ -91,23 +86,18 @@ def row_statistics(scores: Tensor, arriving: Tensor) -> RowStatistics:
     )
 
 
-def check(pairs: int, rows: int, d_heads: Sequence[int]) -> None:
-    """Raises InvalidInput: when one is out of range; the message gives got and allowed."""
+def random_vectors(
+    pairs: int = PAIRS, rows: int = ROWS, d_heads: list[int] | None = None, seed: int = 0
+) -> RandomVectors:
+    """Both at these values of d, by default the chapter's. Raises InvalidInput: when one is out of range."""
+    chosen = D_HEADS if d_heads is None else tuple(d_heads)
     check_range("pairs", pairs, 2, MAX_PAIRS)
     check_range("rows", rows, 1, MAX_ROWS)
-    for d_head in d_heads:
+    for d_head in chosen:
         check_range("d", d_head, 1, MAX_D_HEAD)
         if pairs * d_head > MAX_NUMBERS:
             most = MAX_NUMBERS // d_head
             raise InvalidInput(f"{pairs:,} pairs with d {d_head:,}; allowed: at most {most:,} pairs.")
-
-
-def random_vectors(
-    pairs: int = PAIRS, rows: int = ROWS, d_heads: list[int] | None = None, seed: int = 0
-) -> RandomVectors:
-    """Both at these values of d, by default the chapter's. Raises InvalidInput: as ``check``."""
-    chosen = D_HEADS if d_heads is None else tuple(d_heads)
-    check(pairs, rows, chosen)
     return RandomVectors(
         variance=variance(pairs, chosen, seed),
         saturation=saturation(rows, chosen, seed),

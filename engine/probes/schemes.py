@@ -113,18 +113,18 @@ def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> Order:
     rows = []
     for scheme in SCHEMES:
         base = POSITIONS.variant(scheme).config
-        models = {
-            "unmasked": untrained(replace(base, mixer="unmasked")),
-            "masked": untrained(base),
-        }
-        found = {}
-        for name, model in models.items():
-            found[name] = _apart(model(text)[:, everything], model(text[:, everything]))
-        for name, blocks in (("one_block", 1), ("two_blocks", 2)):
-            model = untrained(replace(base, n_layer=blocks))
-            found[name] = _apart(model(text)[:, -1], model(text[:, prefix])[:, -1])
-        magnitude = models["masked"](text).abs().mean().item()
-        rows.append(SchemeOrder(scheme=scheme, magnitude=magnitude, **found))
+        masked, unmasked = untrained(base), untrained(replace(base, mixer="unmasked"))
+        one_block, two_blocks = (untrained(replace(base, n_layer=blocks)) for blocks in (1, 2))
+        rows.append(
+            SchemeOrder(
+                scheme=scheme,
+                magnitude=masked(text).abs().mean().item(),
+                unmasked=_apart(unmasked(text)[:, everything], unmasked(text[:, everything])),
+                masked=_apart(masked(text)[:, everything], masked(text[:, everything])),
+                one_block=_apart(one_block(text)[:, -1], one_block(text[:, prefix])[:, -1]),
+                two_blocks=_apart(two_blocks(text)[:, -1], two_blocks(text[:, prefix])[:, -1]),
+            )
+        )
     return Order(rows, everything.tolist(), prefix.tolist(), list(pieces))
 
 
@@ -189,9 +189,13 @@ def _mixed(model: Transformer, batch: Tensor) -> Tensor:
     """What the first block's attention adds to the stream. shape: (N, T + 1) token ids -> (N, T, D)"""
     connection = _first_connection(model)
     parts = batch[:, :-1].split(max(1, TOKENS_A_BATCH // batch.shape[1]))
-    return torch.cat(
-        [connection.sublayer(connection.norm(model.positions.embed(model.token_embedding(p)))) for p in parts]
-    )
+    return torch.cat([connection.sublayer(connection.norm(_embedded(model, part))) for part in parts])
+
+
+def _embedded(model: Transformer, ids: Tensor) -> Tensor:
+    """shape: (N, T) token ids -> (N, T, D)"""
+    x: Tensor = model.positions.embed(model.token_embedding(ids))
+    return x
 
 
 def _first_connection(model: Transformer) -> PreNorm:
@@ -207,24 +211,21 @@ def diagonals(models: Mapping[str, Transformer], pair: tuple[int, int], pieces: 
 
     pair, pieces: the two tokens, and both as text. A query has no key before the first place.
     """
-    found = {}
-    for name, model in models.items():
-        scores = _pair_scores(copy.deepcopy(model).double(), *pair)
-        heads = []
-        for head in scores:
-            rows = []
-            for distance in DISTANCES:
-                line = head.diagonal(-distance)  # the query's place is the index plus the distance
-                rows.append(
-                    Diagonal(
-                        scores=[round(value, 5) for value in line[::EVERY].tolist()],
-                        inside=_spread(line[: TRAINED - distance]),
-                        all=_spread(line),
-                    )
-                )
-            heads.append(rows)
-        found[name] = heads
+    found = {
+        name: [
+            [_diagonal(head, distance) for distance in DISTANCES]
+            for head in _pair_scores(copy.deepcopy(model).double(), *pair)
+        ]
+        for name, model in models.items()
+    }
     return Diagonals(found, list(DISTANCES), EVERY, LONGEST, *pieces)
+
+
+def _diagonal(head: Tensor, distance: int) -> Diagonal:
+    """One distance of a head's scores, shape (T, S)."""
+    line = head.diagonal(-distance)  # the query's place is the index plus the distance
+    scores = [round(value, 5) for value in line[::EVERY].tolist()]
+    return Diagonal(scores, _spread(line[: TRAINED - distance]), _spread(line))
 
 
 def _pair_scores(model: Transformer, query: int, key: int) -> Tensor:
@@ -232,11 +233,11 @@ def _pair_scores(model: Transformer, query: int, key: int) -> Tensor:
     connection = _first_connection(model)
     mixer = connection.sublayer
     assert isinstance(mixer, QueriesAndKeys)
-    looks = []
-    for token in (query, key):
-        x = model.positions.embed(model.token_embedding(torch.full((1, LONGEST), token)))
-        looks.append(mixer.queries_and_keys(connection.norm(x)))
-    scores = (looks[0][0] @ looks[1][1].transpose(-2, -1))[0]
+    (q, _), (_, k) = (
+        mixer.queries_and_keys(connection.norm(_embedded(model, torch.full((1, LONGEST), token))))
+        for token in (query, key)
+    )
+    scores = (q @ k.transpose(-2, -1))[0]
     bias = model.positions.bias(LONGEST, LONGEST)
     return scores if bias is None else scores + bias
 

@@ -118,7 +118,7 @@ class Worker:
 
     def __init__(self, address: Address, parent: int) -> None:
         self.queue = Queue()
-        self._parent = psutil.Process(parent)
+        self._parent, self._address = psutil.Process(parent), address
         address.prepare()
         with suppress(OSError):
             os.unlink(address.at)  # noqa: PTH108 - on Windows it is no path
@@ -136,6 +136,7 @@ class Worker:
         while self.queue.all() or time.monotonic() - self.queue.touched < IDLE_SECONDS:
             if taken := self.queue.take(1.0):
                 self._compute(*taken)
+        self._address.close()
 
     def _listen(self) -> None:
         while True:
@@ -180,6 +181,7 @@ class Worker:
             for job in self.queue.all():
                 job.say({"waiting": job.began is None})
             if not self._parent.is_running() or self._parent.status() == psutil.STATUS_ZOMBIE:
+                self._address.close()
                 os._exit(0)
 
     def _watch(self) -> None:
