@@ -13,7 +13,7 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from engine.benchmarks import count, table
+from engine.benchmarks import count, say, table
 from engine.memory_wall.plan import Plan, Row, doubling, last_rows, ratios, shared_words, slope, slopes
 from engine.memory_wall.setting import (
     CARDS_GB,

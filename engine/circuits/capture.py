@@ -9,11 +9,12 @@ blocks.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from torch import Tensor, nn
 
-from engine.circuits.interventions import Intervention, Shape
+from engine.circuits.interventions import Intervention, Shape, changed
 from engine.models.block import Add, PostNorm, PreNorm, Replace
 from engine.models.config import WITHOUT_HEADS
 from engine.models.mixers import CausalSelfAttention, future
@@ -90,14 +91,10 @@ def run(model: Transformer, ids: Tensor, interventions: Sequence[Intervention] =
     shape = shape_of(model, ids)
     for intervention in interventions:
         intervention.check(shape)
-    boundary = 0
+    boundary = count()
 
     def passed(x: Tensor) -> Tensor:
-        nonlocal boundary
-        for intervention in interventions:
-            x = intervention.on_residual(boundary, x)
-        boundary += 1
-        return x
+        return changed(interventions, "on_residual", next(boundary), x)
 
     embedding = x = passed(model.positions.embed(model.token_embedding(ids)))
     blocks = []
@@ -108,8 +105,7 @@ def run(model: Transformer, ids: Tensor, interventions: Sequence[Intervention] =
         output = None
         for connection in more:
             output = connection.sublayer(read_by(connection, x))
-            for intervention in interventions:
-                output = intervention.on_feed_forward(number, output)
+            output = changed(interventions, "on_feed_forward", number, output)
             x = passed(joined(connection, x, output))
         blocks.append(BlockRun(before, read, scores, weights, heads, bias, attended, output, x))
     logits = model.unembedding(model.final_norm(x))
@@ -189,14 +185,10 @@ def _attend(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores, weights, what each head adds, and W_O's bias."""
     scores, values, output, bias = parts_of(mixer, x)
-    seen = masked(mixer, scores)
-    for intervention in interventions:
-        seen = intervention.on_scores(block, seen)
+    seen = changed(interventions, "on_scores", block, masked(mixer, scores))
     weights = weights_of(seen, block, range(x.shape[1]))
     heads = torch.einsum("bhtk,dhk->bhtd", weights @ values, output)
-    for intervention in interventions:
-        heads = intervention.on_heads(block, heads)
-    return scores, weights, heads, bias
+    return scores, weights, changed(interventions, "on_heads", block, heads), bias
 
 
 def masked(mixer: nn.Module, scores: Tensor) -> Tensor:

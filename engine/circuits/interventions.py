@@ -6,7 +6,7 @@ embedding, and one more behind every sublayer.
 """
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -67,6 +67,13 @@ class Intervention:
     def on_feed_forward(self, block: int, output: Tensor) -> Tensor:  # noqa: ARG002
         """The feed-forward's output. shape: (B, T, D) -> (B, T, D)"""
         return output
+
+
+def changed(interventions: Iterable[Intervention], hook: str, at: int, x: Tensor) -> Tensor:
+    """x behind every intervention's hook of that name, in order; at: the block or the boundary."""
+    for intervention in interventions:
+        x = getattr(intervention, hook)(at, x)
+    return x
 
 
 @dataclass(frozen=True)

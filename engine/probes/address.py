@@ -117,7 +117,7 @@ class Address:
                     shutil.rmtree(folder, ignore_errors=True)
             log = (self.folder / "log").open("wb")
             process = subprocess.Popen(
-                [*COMMAND, "--parent", str(os.getpid())],
+                [*COMMAND, str(os.getpid())],
                 cwd=paths.ROOT,
                 env={**os.environ, **_ENVIRONMENT, "ATTENTION_LAB_HOME": str(paths.HOME)},
                 stdin=subprocess.DEVNULL,

@@ -37,23 +37,17 @@ KEPT = 16  # models of a few megabytes each
 
 
 def trained(weights: Path) -> Transformer:
-    """The model of a checkpoint; kept by the digest of its bytes, so that a new file is a new model.
+    """The model of a checkpoint; kept with the digest of its bytes, so that a new file is a new model.
 
     Raises InvalidInput: when it cannot be read, or is no whole checkpoint.
     """
     with for_the_reader():
-        digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-        return _TRAINED.get(digest) or _keep(digest, checkpoint.load_model(weights)[0])
+        return _loaded(weights, hashlib.sha256(weights.read_bytes()).hexdigest())
 
 
-_TRAINED: dict[str, Transformer] = {}  # the one used longest ago first
-
-
-def _keep(digest: str, model: Transformer) -> Transformer:
-    while len(_TRAINED) >= KEPT:
-        del _TRAINED[next(iter(_TRAINED))]
-    _TRAINED[digest] = model
-    return model
+@lru_cache(maxsize=KEPT)
+def _loaded(weights: Path, _digest: str) -> Transformer:
+    return checkpoint.load_model(weights)[0]
 
 
 @lru_cache(maxsize=KEPT)

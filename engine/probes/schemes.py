@@ -19,19 +19,7 @@ from engine.models.mixers import QueriesAndKeys
 from engine.models.positions import LearnedPositions, ntk_base
 from engine.models.transformer import Transformer
 from engine.probes.models import untrained
-from engine.probes.results.positions import (
-    Bins,
-    Diagonal,
-    Diagonals,
-    Knowledge,
-    Known,
-    Order,
-    Places,
-    Rescaled,
-    SchemeOrder,
-    Table,
-    Turned,
-)
+from engine.probes.results import positions as results
 from engine.training import checkpoint
 from engine.training.evaluation import TOKENS_A_BATCH, mean_loss, perplexity, windows
 
@@ -45,7 +33,7 @@ EVERY = 8  # places that lie between two points of a diagonal
 WAYS = ("plain", "linear", "ntk")
 
 
-def places(models: Mapping[str, Transformer], ids: Tensor) -> Places:
+def places(models: Mapping[str, Transformer], ids: Tensor) -> results.Places:
     """How hard each position of a long window is: perplexity in bins of 16 positions, and of all.
 
     ids: held-out tokens, shape (N,).
@@ -55,8 +43,8 @@ def places(models: Mapping[str, Transformer], ids: Tensor) -> Places:
     for name, model in models.items():
         losses = losses_by_position(model, batch)
         bins = losses.view(-1, BIN).mean(dim=1)
-        found[name] = Bins(bins.exp().tolist(), losses.mean().exp().item())
-    return Places(models=found, windows=len(batch), length=LONGEST, bin=BIN)
+        found[name] = results.Bins(bins.exp().tolist(), losses.mean().exp().item())
+    return results.Places(models=found, windows=len(batch), length=LONGEST, bin=BIN)
 
 
 @torch.inference_mode()
@@ -71,7 +59,7 @@ def losses_by_position(model: Transformer, batch: Tensor) -> Tensor:
     return total / len(batch)
 
 
-def rescaled(model: Transformer, ids: Tensor) -> Rescaled:
+def rescaled(model: Transformer, ids: Tensor) -> results.Rescaled:
     """RoPE's trained weights at every length: as they are, stretched, and with the NTK-aware base.
 
     The factor is the length over that of training; at 1 the three are one.
@@ -82,8 +70,8 @@ def rescaled(model: Transformer, ids: Tensor) -> Rescaled:
         for way in WAYS:
             if factor > 1 or way == "plain":
                 loss = mean_loss(slower(model, way, factor), windows(ids, length))
-                rows.append(Turned(way, length, factor, perplexity(loss)))
-    return Rescaled(rows)
+                rows.append(results.Turned(way, length, factor, perplexity(loss)))
+    return results.Rescaled(rows)
 
 
 def slower(model: Transformer, way: str, factor: float) -> Transformer:
@@ -103,7 +91,7 @@ def slower(model: Transformer, way: str, factor: float) -> Transformer:
 
 
 @torch.inference_mode()
-def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> Order:
+def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> results.Order:
     """What a change of order does to fresh weights. pieces: the tokens as text."""
     text = torch.tensor([ids])
     T = text.shape[1]
@@ -116,7 +104,7 @@ def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> Order:
         masked, unmasked = untrained(base), untrained(replace(base, mixer="unmasked"))
         one_block, two_blocks = (untrained(replace(base, n_layer=blocks)) for blocks in (1, 2))
         rows.append(
-            SchemeOrder(
+            results.SchemeOrder(
                 scheme=scheme,
                 magnitude=masked(text).abs().mean().item(),
                 unmasked=_apart(unmasked(text)[:, everything], unmasked(text[:, everything])),
@@ -125,7 +113,7 @@ def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> Order:
                 two_blocks=_apart(two_blocks(text)[:, -1], two_blocks(text[:, prefix])[:, -1]),
             )
         )
-    return Order(rows, everything.tolist(), prefix.tolist(), list(pieces))
+    return results.Order(rows, everything.tolist(), prefix.tolist(), list(pieces))
 
 
 def _other_order(T: int, draw: torch.Generator) -> Tensor:
@@ -141,7 +129,7 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 @torch.inference_mode()
-def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> Knowledge:
+def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> results.Knowledge:
     """What trained models know of order, on windows as long as those of training. read: see ``readable``."""
     batch = windows(ids, TRAINED)[::2]  # half of them are enough, and take half as long
     draw = torch.Generator().manual_seed(seed)
@@ -152,13 +140,13 @@ def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> Know
     for name, model in models.items():
         bare = Transformer(replace(model.config, mixer="unmasked")).eval()
         checkpoint.restore_model(bare, checkpoint.model_tensors(model))
-        found[name] = Known(
+        found[name] = results.Known(
             read=readable(_mixed(model, batch)),
             unmasked=readable(_mixed(bare, batch)),
             ordered=math.exp(_last_loss(model, batch)),
             shuffled=math.exp(_last_loss(model, shuffled)),
         )
-    return Knowledge(models=found, windows=len(batch), length=TRAINED)
+    return results.Knowledge(models=found, windows=len(batch), length=TRAINED)
 
 
 def readable(x: Tensor) -> float:
@@ -206,7 +194,9 @@ def _first_connection(model: Transformer) -> PreNorm:
 
 
 @torch.inference_mode()
-def diagonals(models: Mapping[str, Transformer], pair: tuple[int, int], pieces: Sequence[str]) -> Diagonals:
+def diagonals(
+    models: Mapping[str, Transformer], pair: tuple[int, int], pieces: Sequence[str]
+) -> results.Diagonals:
     """One query token and one key token at every pair of places a fixed distance apart, in float64.
 
     pair, pieces: the two tokens, and both as text. A query has no key before the first place.
@@ -218,14 +208,14 @@ def diagonals(models: Mapping[str, Transformer], pair: tuple[int, int], pieces: 
         ]
         for name, model in models.items()
     }
-    return Diagonals(found, list(DISTANCES), EVERY, LONGEST, *pieces)
+    return results.Diagonals(found, list(DISTANCES), EVERY, LONGEST, *pieces)
 
 
-def _diagonal(head: Tensor, distance: int) -> Diagonal:
+def _diagonal(head: Tensor, distance: int) -> results.Diagonal:
     """One distance of a head's scores, shape (T, S)."""
     line = head.diagonal(-distance)  # the query's place is the index plus the distance
     scores = [round(value, 5) for value in line[::EVERY].tolist()]
-    return Diagonal(scores, _spread(line[: TRAINED - distance]), _spread(line))
+    return results.Diagonal(scores, _spread(line[: TRAINED - distance]), _spread(line))
 
 
 def _pair_scores(model: Transformer, query: int, key: int) -> Tensor:
@@ -247,7 +237,7 @@ def _spread(line: Tensor) -> float:
 
 
 @torch.no_grad()
-def rows_of_the_table(model: Transformer, seed: int) -> Table:
+def rows_of_the_table(model: Transformer, seed: int) -> results.Table:
     """What training did to a learned table, row by row. seed: that it began with."""
     table = _table(model)
     with torch.random.fork_rng(devices=[]):
@@ -256,7 +246,7 @@ def rows_of_the_table(model: Transformer, seed: int) -> Table:
     cosine = F.cosine_similarity(table, first, dim=1).clamp(-1, 1)
     moved = (table - first).norm(dim=1) / first.norm(dim=1)
     alike = F.cosine_similarity(table[:-1], table[1:], dim=1)
-    return Table(
+    return results.Table(
         turned=[round(math.degrees(math.acos(value)), 3) for value in cosine.tolist()],
         moved=[round(value, 5) for value in moved.tolist()],
         alike=[round(value, 5) for value in alike.tolist()],

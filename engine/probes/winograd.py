@@ -32,20 +32,8 @@ from engine.data.languages import winograd
 from engine.data.languages.winograd import ANSWER, DECISION, Sentence, Winograd
 from engine.models.transformer import Transformer
 from engine.probes.models import check_seed, for_the_reader, trained
-from engine.probes.results.winograd import (
-    Answer,
-    Attributed,
-    BlockLook,
-    Changed,
-    Circuit,
-    Effect,
-    Effects,
-    Maps,
-    Pair,
-    Proof,
-    Reading,
-    Scored,
-)
+from engine.probes.results import winograd as results
+from engine.probes.results.winograd import Pair
 
 HELD_OUT = 240  # sentences at most
 PATCHED = 30  # pairs of nouns at most: each patch is a run of all of them
@@ -84,13 +72,13 @@ class Subject:
         return self.asked(self.language.sentences(pairs[:most]))
 
 
-def maps(weights: Path, language: Winograd, seed: int, pair: Pair) -> Maps:
+def maps(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Maps:
     """Both sentences side by side, all adjectives in one grid, and what block 1 sees of a change."""
     subject = _subject(weights, language, seed, pair)
     ids, trials = subject.asked(pair.sentences).ids, Trials(subject.model, subject.questions)
     by_word = mean_weights(trials.captured, trials.questions.ids[:, winograd.ADJECTIVE])
     every = subject.asked([Sentence(pair.first, pair.second, word) for word in language.adjectives])
-    return Maps(
+    return results.Maps(
         tokens=[language.decode(row) for row in ids.tolist()],
         answers=answered(subject, pair, [])[0],
         weights=[
@@ -106,7 +94,7 @@ def maps(weights: Path, language: Winograd, seed: int, pair: Pair) -> Maps:
     )
 
 
-def circuit(weights: Path, language: Winograd, seed: int) -> Circuit:
+def circuit(weights: Path, language: Winograd, seed: int) -> results.Circuit:
     """What each head does, every look that it takes and what it costs to cut it, over held-out sentences.
 
     Raises InvalidInput: as ``find_roles``.
@@ -117,11 +105,13 @@ def circuit(weights: Path, language: Winograd, seed: int) -> Circuit:
         roles = find_roles(trials, NAMES)
     looks = [(block, key) for block in range(subject.model.config.n_layer) for key in SOUGHT[SITE]]
     left = trials.scores([[sites.cut([(SITE, key, block)])] for block, key in looks])
-    together = [BlockLook(block, SITE, key, score) for (block, key), score in zip(looks, left, strict=True)]
-    return Circuit(roles, together, list(sites.names))
+    together = [
+        results.BlockLook(block, SITE, key, score) for (block, key), score in zip(looks, left, strict=True)
+    ]
+    return results.Circuit(roles, together, list(sites.names))
 
 
-def effects(weights: Path, language: Winograd, seed: int, pair: Pair) -> Effects:
+def effects(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Effects:
     """What cutting each look that there may be does to two sentences: of one head, or of a whole block."""
     subject = _subject(weights, language, seed, pair)
     sites, ids = Sites.of(NAMES, DECISION), subject.asked(pair.sentences).ids
@@ -135,14 +125,14 @@ def effects(weights: Path, language: Winograd, seed: int, pair: Pair) -> Effects
     ]
     cuts = ([sites.cut([(query, key, block)], head)] for block, head, query, key in looks)
     as_it_is, *changed = answered(subject, pair, [], *cuts)
-    return Effects(
-        looks=[Effect(*look, answers) for look, answers in zip(looks, changed, strict=True)],
+    return results.Effects(
+        looks=[results.Effect(*look, answers) for look, answers in zip(looks, changed, strict=True)],
         answers=as_it_is,
         tokens=[language.decode(row) for row in ids.tolist()],
     )
 
 
-def cut(weights: Path, language: Winograd, seed: int, pair: Pair, edges: list[Edge]) -> Changed:
+def cut(weights: Path, language: Winograd, seed: int, pair: Pair, edges: list[Edge]) -> results.Changed:
     """The answers before and after some edges are cut, of the two sentences and of the held-out ones."""
     return _changed_by(_subject(weights, language, seed, pair), pair, CutEdges(frozenset(edges)))
 
@@ -154,7 +144,7 @@ def ablated(
     pair: Pair,
     heads: list[Head],
     how: Literal["zero", "mean"] = "zero",
-) -> Changed:
+) -> results.Changed:
     """The same without some heads. how: to zero, or to their mean over the held-out sentences."""
     subject, names = _subject(weights, language, seed, pair), frozenset(heads)
     change: Intervention = ZeroHeads(names)
@@ -163,16 +153,16 @@ def ablated(
     return _changed_by(subject, pair, change)
 
 
-def _changed_by(subject: Subject, pair: Pair, change: Intervention) -> Changed:
+def _changed_by(subject: Subject, pair: Pair, change: Intervention) -> results.Changed:
     """Raises InvalidInput: when the change names what the model has not, or leaves a position no key."""
     trials = Trials(subject.model, subject.questions)
     with for_the_reader():
         after = trials.scores([[change]])[0]
         before_and_after = answered(subject, pair, [], [change])
-    return Changed(trials.whole.score(), after, *before_and_after)
+    return results.Changed(trials.whole.score(), after, *before_and_after)
 
 
-def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> Proof:
+def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Proof:
     """Patching between the two sentences, the logit lens, direct attribution, and the route taken.
 
     Patched over the held-out pairs of nouns: the sentences with the second adjective, and what of the run
@@ -189,7 +179,7 @@ def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> Proof:
     nothing, all_of_it = pairs.restored([], [everything])
     ids = subject.asked(pair.sentences).ids
     shares, likeliest = lens.likeliest(model, ids, DECISION, 3)
-    return Proof(
+    return results.Proof(
         patching=patched(pairs),
         count=len(clean),
         nothing=nothing,
@@ -197,7 +187,7 @@ def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> Proof:
         lens=lens.layers(trials),
         readings=[
             [
-                Reading(name, language.decode(tokens), probabilities)
+                results.Reading(name, language.decode(tokens), probabilities)
                 for name, tokens, probabilities in zip(boundaries(model), *of_sentence, strict=True)
             ]
             for of_sentence in zip(likeliest.tolist(), shares.tolist(), strict=True)
@@ -208,21 +198,21 @@ def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> Proof:
     )
 
 
-def _attributed(subject: Subject, questions: Questions, sentence: Sentence) -> Attributed:
+def _attributed(subject: Subject, questions: Questions, sentence: Sentence) -> results.Attributed:
     token = subject.language.encode(sentence.adjective)[0]
     parts = attribution(subject.model, questions.chosen(questions.ids[:, winograd.ADJECTIVE] == token))
-    return Attributed(sentence.adjective, parts, parts.total)
+    return results.Attributed(sentence.adjective, parts, parts.total)
 
 
-def score(weights: Path, language: Winograd, seed: int) -> Scored:
+def score(weights: Path, language: Winograd, seed: int) -> results.Scored:
     """The route of a two-block model, and what is left without each set of heads."""
     subject = _subject(weights, language, seed)
     trials = Trials(subject.model, subject.questions)
     verdict = find_route(trials, NAMES)
     try:
-        return Scored(verdict, find_roles(trials, NAMES), "")
+        return results.Scored(verdict, find_roles(trials, NAMES), "")
     except ValueError as error:  # no answer to lose
-        return Scored(verdict, None, str(error))
+        return results.Scored(verdict, None, str(error))
 
 
 def _subject(weights: Path, language: Winograd, seed: int, pair: Pair | None = None) -> Subject:
@@ -234,14 +224,14 @@ def _subject(weights: Path, language: Winograd, seed: int, pair: Pair | None = N
         return Subject(trained(weights), language, seed)
 
 
-def answered(subject: Subject, pair: Pair, *cases: Sequence[Intervention]) -> list[list[Answer]]:
+def answered(subject: Subject, pair: Pair, *cases: Sequence[Intervention]) -> list[list[results.Answer]]:
     """What the model says of each sentence, in each case: its likeliest words, and the two nouns' shares."""
     asked = subject.asked(pair.sentences)
     logits = logits_of_each(subject.model, run(subject.model, asked.ids), (DECISION,), cases)[:, :, 0]
     return [_answers(subject, pair, asked, shares) for shares in logits.softmax(dim=-1)]
 
 
-def _answers(subject: Subject, pair: Pair, asked: Questions, shares: Tensor) -> list[Answer]:
+def _answers(subject: Subject, pair: Pair, asked: Questions, shares: Tensor) -> list[results.Answer]:
     """Of one case. shape: (2, V)"""
     likeliest = shares.topk(min(LIKELIEST, shares.shape[-1]), dim=-1)
     found = []
@@ -249,7 +239,7 @@ def _answers(subject: Subject, pair: Pair, asked: Questions, shares: Tensor) -> 
         answer, other = int(asked.answers[place]), int(asked.others[place])
         words = subject.language.decode(likeliest.indices[place].tolist())
         found.append(
-            Answer(
+            results.Answer(
                 adjective=sentence.adjective,
                 answer=subject.language.referent(sentence),
                 other=subject.language.other(sentence),

@@ -7,7 +7,6 @@ than its limit or memory beyond the cap, after ten minutes without a request, an
 started it.
 """
 
-import argparse
 import json
 import os
 import socket
@@ -17,7 +16,6 @@ import threading
 import time
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
@@ -202,14 +200,10 @@ class Worker:
         os._exit(1)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until nobody asks any more. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m engine.probes.worker", description=__doc__)
-    parser.add_argument("--parent", type=int, required=True, help="the process to end with")
-    options = parser.parse_args(arguments)
-    Worker(Address.here(), options.parent).run()
-    return 0
+def main() -> None:
+    """Serve until nobody asks any more; the last argument is the id of the process to end with."""
+    Worker(Address.here(), int(sys.argv[-1])).run()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
