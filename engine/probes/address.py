@@ -7,6 +7,7 @@ folders one at a time is started or taken away.
 A worker belongs to one data folder, one checkout and one state of its code: another code has another worker.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -149,7 +150,8 @@ class Address:
         if sys.platform == "win32":
             return True
         with socket.socket(socket.AF_UNIX) as caller:
-            return caller.connect_ex(self.at) != 0
+            caller.settimeout(1.0)
+            return caller.connect_ex(self.at) in (errno.ECONNREFUSED, errno.ENOENT)
 
     def close(self) -> None:
         """End the worker and take its folder away; a worker that ends does the latter itself."""
