@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.chapter.variants import HEAD_ADDED
-from engine.circuits.capture import run
+from engine.circuits.capture import parts_of, run
 from engine.data import corpus
 from engine.models.mixers import CausalSelfAttention, future
 from engine.models.transformer import Transformer
@@ -48,7 +48,7 @@ def captured(model: Transformer, text: str) -> list[Capture]:
 def _stages(mixer: CausalSelfAttention, x: Tensor, pieces: tuple[str, ...]) -> Capture:
     q, k = mixer.queries_and_keys(x)
     scaled, weights = mixer.scores(x), mixer.attention_weights(x)
-    values = mixer.W_V(x).view(*x.shape[:-1], mixer.n_head, mixer.d_head).transpose(1, 2)
+    values = parts_of(mixer, x)[1]
     masked = future(scaled) if mixer.causal else torch.zeros(scaled.shape[-2:], dtype=torch.bool)
     stages = {
         "x": x,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.chapter.variants import BLOCK
+from engine.circuits.capture import parts_of
 from engine.models.block import FeedForward
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
@@ -46,9 +47,8 @@ def frozen(attention: CausalSelfAttention, weights: Tensor) -> Layer:
     """
 
     def layer(x: Tensor) -> Tensor:
-        values = attention.W_V(x).view(*x.shape[:-1], attention.n_head, attention.d_head).transpose(1, 2)
-        mixed: Tensor = attention.W_O((weights @ values).transpose(1, 2).flatten(2))
-        return mixed
+        _, values, output, bias = parts_of(attention, x)
+        return torch.einsum("bhtk,dhk->btd", weights @ values, output) + bias
 
     return layer
 

@@ -24,7 +24,7 @@ from engine.data.languages import shelf
 from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import WITHOUT_HEADS, ModelConfig
 from engine.models.transformer import Transformer
-from engine.probes.models import for_the_reader, trained
+from engine.probes.models import for_the_reader, held_out, trained
 from engine.probes.results import induction as results
 from engine.probes.schemes import losses_by_position
 from engine.runs.spec import RunSpec
@@ -226,7 +226,7 @@ def in_text(name: str, model: Transformer, text: corpus.Corpus, seed: int) -> re
     if model.config.mixer in WITHOUT_HEADS:
         raise ValueError(f"a model of mixer {model.config.mixer!r} has no heads; needed: some that look.")
     length = min(LONGEST, model.config.max_positions)
-    random, passages = repeats(model.config.vocab_size, length, seed), held_out(text, length)
+    random, passages = repeats(model.config.vocab_size, length, seed), passages_of(text, length)
     on_random = head_scores(model, random)
     words = repeats(model.config.vocab_size, length, seed, once=True)
     return results.InText(
@@ -272,12 +272,12 @@ def repeats(vocab_size: int, length: int, seed: int, *, once: bool = False) -> T
     return words[:, :length] if once else words.gather(1, torch.arange(length) % periods)
 
 
-def held_out(text: corpus.Corpus, length: int) -> Tensor:
+def passages_of(text: corpus.Corpus, length: int) -> Tensor:
     """Passages of the held-out part, spread evenly. shape: -> (B, T)
 
     Raises ValueError: when it has fewer tokens than one passage.
     """
-    ids = torch.from_numpy(text.held_out_ids.astype("int64"))
+    ids = held_out(text)
     if len(ids) < length:
         raise ValueError(f"the held-out part has {len(ids)} tokens; needed: {length}.")
     starts = torch.linspace(0, len(ids) - length, PASSAGES).long()

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from engine.chapter.experiments import MAX_SEED
 from engine.data import corpus
@@ -51,11 +52,16 @@ def _loaded(weights: Path, _digest: str) -> Transformer:
 
 
 @lru_cache(maxsize=KEPT)
-def untrained(config: ModelConfig) -> Transformer:
-    """The model that training with seed 0 begins with."""
+def untrained(config: ModelConfig, seed: int = 0) -> Transformer:
+    """The model that training with a seed begins with."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         return Transformer(config).eval()
+
+
+def held_out(text: corpus.Corpus) -> Tensor:
+    """The tokens of a text that no model trained on. shape: -> (N,)"""
+    return torch.from_numpy(text.held_out_ids.astype("int64"))
 
 
 def token_ids(vocabulary: corpus.Vocabulary, text: str, limit: int, least: int = 1) -> list[int]:

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from engine.chapter.experiments import POSITIONS
 from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.probes import schemes
-from engine.probes.models import check_seed, for_the_reader, token_ids, trained, untrained
+from engine.probes.models import check_seed, for_the_reader, held_out, token_ids, trained, untrained
 from engine.probes.results.positions import Diagonals, Knowledge, Order, Places, Rescaled, Table
 from engine.probes.schemes import SCHEMES, TRAINED
 from engine.system import files
@@ -82,4 +81,4 @@ def _seed_of(path: Path) -> int:
 
 def _held_out(text: str) -> Tensor:
     with for_the_reader():
-        return torch.from_numpy(corpus.load(text).held_out_ids.astype("int64"))
+        return held_out(corpus.load(text))

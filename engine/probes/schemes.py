@@ -59,6 +59,14 @@ def losses_by_position(model: Transformer, batch: Tensor) -> Tensor:
     return total / len(batch)
 
 
+@torch.inference_mode()
+def last_loss(model: Transformer, batch: Tensor) -> float:
+    """Cross-entropy in nats at the last position alone, mean over windows. shape: (N, T + 1) -> a number"""
+    parts = batch[:, :-1].split(max(1, TOKENS_A_BATCH // batch.shape[1]))
+    last = torch.cat([model.residual(part)[:, -1] for part in parts])
+    return F.cross_entropy(model.unembedding(model.final_norm(last)), batch[:, -1]).item()
+
+
 def rescaled(model: Transformer, ids: Tensor) -> results.Rescaled:
     """RoPE's trained weights at every length: as they are, stretched, and with the NTK-aware base.
 
@@ -143,8 +151,8 @@ def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> resu
         found[name] = results.Known(
             read=readable(_mixed(model, batch)),
             unmasked=readable(_mixed(bare, batch)),
-            ordered=math.exp(_last_loss(model, batch)),
-            shuffled=math.exp(_last_loss(model, shuffled)),
+            ordered=math.exp(last_loss(model, batch)),
+            shuffled=math.exp(last_loss(model, shuffled)),
         )
     return results.Knowledge(models=found, windows=len(batch), length=TRAINED)
 
@@ -165,12 +173,6 @@ def readable(x: Tensor) -> float:
     error = test @ torch.linalg.solve(gram, fit.T @ fit_to) - test_to
     left: float = error.square().mean().item() / test_to.var(correction=0).item()
     return 1 - left
-
-
-def _last_loss(model: Transformer, batch: Tensor) -> float:
-    """Cross-entropy in nats at the last position alone, mean over windows. shape: (N, T + 1) -> a number"""
-    last = torch.cat([model.residual(part[:, :-1])[:, -1] for part in batch.split(TOKENS_A_BATCH // TRAINED)])
-    return F.cross_entropy(model.unembedding(model.final_norm(last)), batch[:, -1]).item()
 
 
 def _mixed(model: Transformer, batch: Tensor) -> Tensor:
@@ -239,10 +241,7 @@ def _spread(line: Tensor) -> float:
 @torch.no_grad()
 def rows_of_the_table(model: Transformer, seed: int) -> results.Table:
     """What training did to a learned table, row by row. seed: that it began with."""
-    table = _table(model)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        first = _table(Transformer(model.config))
+    table, first = _table(model), _table(untrained(model.config, seed))
     cosine = F.cosine_similarity(table, first, dim=1).clamp(-1, 1)
     moved = (table - first).norm(dim=1) / first.norm(dim=1)
     alike = F.cosine_similarity(table[:-1], table[1:], dim=1)

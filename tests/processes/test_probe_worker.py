@@ -227,6 +227,7 @@ def test_the_folder_of_a_killed_worker_goes_when_another_starts_and_that_of_a_li
         others.append(Address.here())
         ask(SLOW, note=name)
     killed, living = others
+    process = living.worker()
     address.end(killed.worker())
     foreign = place.folder.parent / "no-worker-was-here"
     foreign.mkdir()
@@ -235,7 +236,7 @@ def test_the_folder_of_a_killed_worker_goes_when_another_starts_and_that_of_a_li
         place.start()
         assert not killed.folder.exists()
         assert foreign.is_dir()
-        assert living.worker()
+        assert living.worker() == process
         assert (living.folder / "key").is_file()
         (living.folder / "pid.json").write_text('{"pid": 0, "created": 0}')  # as if seen from a container
         place.close()
@@ -243,10 +244,7 @@ def test_the_folder_of_a_killed_worker_goes_when_another_starts_and_that_of_a_li
         assert (living.folder / "key").is_file(), "somebody answers at its socket"
     finally:
         foreign.rmdir()
-        for process in psutil.Process().children():
-            if "probe_worker" in " ".join(process.cmdline()):
-                process.kill()
-                process.wait()
+        address.end(process)
         living.close()
 
 
