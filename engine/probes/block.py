@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.chapter.variants import BLOCK
-from engine.circuits.capture import parts_of
+from engine.circuits import capture
 from engine.models.block import FeedForward
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
@@ -47,7 +47,7 @@ def frozen(attention: CausalSelfAttention, weights: Tensor) -> Layer:
     """
 
     def layer(x: Tensor) -> Tensor:
-        _, values, output, bias = parts_of(attention, x)
+        _, values, output, bias = capture.parts_of(attention, x)
         return torch.einsum("bhtk,dhk->btd", weights @ values, output) + bias
 
     return layer
