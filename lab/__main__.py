@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from engine.probes.address import Address, end
+from engine.probes.address import Address
 from engine.system import paths
 from engine.system.errors import InvalidInput, LabError, Unavailable
 from engine.system.numbers import whole_number
@@ -124,7 +124,7 @@ def serve(port: int) -> int:
         if prepare is not None:
             prepare.kill()
             prepare.wait()
-        end(Address.here().worker())
+        Address.here().close()
         dispatcher.end(8.0)
         streamlit.end(3.0)
     if failure:

@@ -11,7 +11,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.circuits.scoring import Questions, score
+from engine.circuits.capture import run
+from engine.circuits.scoring import Questions, outcomes_of
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 
@@ -121,6 +122,12 @@ def close(one, other):
     """Whether two scores are one, up to the rounding of sums taken in another order."""
     same = replace(one, logit_difference=0.0) == replace(other, logit_difference=0.0)
     return same and one.logit_difference == pytest.approx(other.logit_difference, abs=1e-4)
+
+
+def outcomes(model, asked, changes=()):
+    """Every answer of a model, changed in all its sentences at once."""
+    logits = run(model, asked.ids, changes).logits[:, asked.decision]
+    return outcomes_of(logits, asked.answers, asked.others)
 
 
 def closed_questions():
@@ -245,6 +252,6 @@ def trained_model(seed):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % 25 == 24 and score(model, questions).accuracy == 1:
+        if step % 25 == 24 and outcomes(model, questions).score().accuracy == 1:
             break
     return model.eval()

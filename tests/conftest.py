@@ -76,7 +76,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "RUNS", folder / "checkpoints" / "runs")
     monkeypatch.setenv("ATTENTION_LAB_HOME", str(folder))
     yield folder
-    address.end(address.Address.here().worker())
+    address.Address.here().close()
 
 
 @pytest.fixture

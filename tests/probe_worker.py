@@ -42,5 +42,5 @@ if __name__ == "__main__":
     resolved = Probe.resolved
     Probe.resolved = lambda self: globals().get(self.function) or resolved(self)  # type: ignore[method-assign]
     worker.CAP_BYTES = 700 * 10**6
-    worker.IDLE_SECONDS = float(sys.argv.pop(1))
-    sys.exit(worker.main())
+    worker.IDLE_SECONDS = float(sys.argv[1])
+    worker.main()

@@ -21,11 +21,11 @@ from engine.circuits.interventions import (
 )
 from engine.circuits.patching import Pairs, patched
 from engine.circuits.results import Edge, Head
-from engine.circuits.scoring import Questions, outcomes, outcomes_of, score
+from engine.circuits.scoring import Questions, outcomes_of
 from engine.circuits.trials import Trials
 from engine.models.config import Connection, Positions
 from engine.models.transformer import Transformer
-from tests.circuit_models import CONFIG, DECISION, OF_SECOND, closed_questions, route_model
+from tests.circuit_models import CONFIG, DECISION, OF_SECOND, closed_questions, outcomes, route_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -84,9 +84,9 @@ def test_shares_and_logit_difference_by_hand():
 
 def test_a_built_model_is_right_and_a_cut_edge_flips_its_answer():
     built, asked = route_model("carry, then read"), closed_questions()
-    assert score(built, asked).accuracy == 1
+    assert outcomes(built, asked).score().accuracy == 1
     # Block 2's look at the adjective is what says that the first noun stays.
-    without = score(built, asked, [CutEdges(frozenset([Edge(DECISION, 5, 1)]))])
+    without = outcomes(built, asked, [CutEdges(frozenset([Edge(DECISION, 5, 1)]))]).score()
     assert (without.accuracy, without.wrong, without.other) == (0.5, 0.5, 0)
     meant = torch.isin(asked.ids[:, 5], torch.tensor(OF_SECOND))
     assert torch.equal(outcomes(built, asked, [CutEdges(frozenset([Edge(DECISION, 5, 1)]))]).right, meant)
@@ -107,13 +107,14 @@ def interventions(made, asked):
 def test_portions_change_nothing(monkeypatch):
     made, asked = model(), questions(count=7)
     changes = interventions(made, asked)
-    whole, shares = outcomes(made, asked, changes), attribution(made, asked, changes)
-    looked = lens.layers(Trials(made, asked))
+    tried, shares = Trials(made, asked), attribution(made, asked)
+    whole = tried.outcomes([changes])[0]
+    looked = lens.layers(tried)
     monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 3 * LENGTH)
-    parts = outcomes(made, asked, changes)
+    parts = Trials(made, asked).outcomes([changes])[0]
     torch.testing.assert_close(whole.differences, parts.differences)
     assert torch.equal(whole.right, parts.right)
-    again = attribution(made, asked, changes)
+    again = attribution(made, asked)
     assert again.rest == pytest.approx(shares.rest)
     assert again.heads[1] == pytest.approx(shares.heads[1])
     for first, second in zip(looked, lens.layers(Trials(made, asked)), strict=True):
@@ -214,9 +215,7 @@ def test_the_parts_sum_to_the_logit_difference(name, dtype, near):
     made, asked = model(VARIANTS[name], dtype), questions()
     found = attribution(made, asked)
     assert found.total == pytest.approx(found.logit_difference, abs=near)
-    assert found.logit_difference == pytest.approx(score(made, asked).logit_difference, abs=near)
-    ablated = attribution(made, asked, [ZeroHeads(frozenset([Head(1, 0)]))])
-    assert ablated.total == pytest.approx(ablated.logit_difference, abs=near)
+    assert found.logit_difference == pytest.approx(outcomes(made, asked).score().logit_difference, abs=near)
     if name.startswith("replace, attention"):
         assert found.embedding == 0
     assert json.loads(json.dumps(asdict(found), allow_nan=False)) == asdict(found)
@@ -274,22 +273,20 @@ def test_the_last_layer_of_the_lens_is_the_model(name):
         first = made.unembedding(made.final_norm(captured.embedding[:, DECIDES]))
     torch.testing.assert_close(found[0], first)
     layers = lens.layers(Trials(made, asked))
-    assert asdict(layers[-1].score) == pytest.approx(asdict(score(made, asked)))
+    assert asdict(layers[-1].score) == pytest.approx(asdict(outcomes(made, asked).score()))
     assert layers[0].boundary == "embedding"
     assert len(layers) == len(captured.stream)
 
 
-def test_the_likeliest_tokens_of_one_sentence():
-    made, asked = model(), questions(count=1)
-    found = lens.readings(made, asked.ids, DECIDES, count=3)
-    expected = run(made, asked.ids).logits[0, DECIDES].softmax(dim=-1).topk(3)
-    assert found[-1].ids == expected.indices.tolist()
-    assert found[-1].probabilities == pytest.approx(expected.values.tolist())
-    assert len(lens.readings(made, asked.ids, 0, count=99)[0].ids) == 20
-    with pytest.raises(ValueError, match="2 sentences; allowed: 1"):
-        lens.readings(made, questions(count=2).ids, 0)
+def test_the_likeliest_tokens_of_each_sentence():
+    made, asked = model(), questions(count=2)
+    shares, likeliest = lens.likeliest(made, asked.ids, DECIDES, 3)
+    expected = run(made, asked.ids).logits[:, DECIDES].softmax(dim=-1).topk(3)
+    assert torch.equal(likeliest[:, -1], expected.indices)
+    torch.testing.assert_close(shares[:, -1], expected.values)
+    assert lens.likeliest(made, asked.ids, 0, 99)[1].shape == (2, 5, 20)
     with pytest.raises(ValueError, match="position is 7; allowed: 0 to 6"):
-        lens.readings(made, asked.ids, 7)
+        lens.likeliest(made, asked.ids, 7, 3)
 
 
 def test_the_lens_sees_the_carried_noun_before_the_answer():

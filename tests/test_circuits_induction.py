@@ -1,25 +1,24 @@
 """Induction: a circuit built by hand scores 1, and without either head the ability is gone."""
 
-import json
 import math
-from dataclasses import asdict
 
 import pytest
 import torch
 
 from engine.circuits.capture import run
-from engine.circuits.induction import by_position, head_scores, induction, pair_of, partners_of
-from engine.circuits.interventions import MeanHeads, ZeroHeads
+from engine.circuits.induction import head_scores, pair_of, partners_of
 from engine.circuits.results import Head, HeadScores
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
+from engine.probes.induction import Continued
+from engine.probes.schemes import losses_by_position
 from tests import circuit_models
 from tests.circuit_models import HALF, LETTERS, induction_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 IDS = circuit_models.repeated(20)
-EARLY, LATE = slice(0, HALF - 1), slice(HALF, 2 * HALF - 1)
+LATE = slice(HALF, 2 * HALF - 1)
 # A head without scores looks at everything before it alike.
 IDLE_PREVIOUS = sum(1 / (t + 1) for t in range(1, 2 * HALF)) / (2 * HALF - 1)
 IDLE_MATCHING = sum(1 / (t + 1) for t in range(HALF, 2 * HALF)) / HALF
@@ -43,23 +42,21 @@ def test_the_built_circuit_scores_one_and_idle_heads_what_chance_gives():
 
 
 def test_the_built_circuit_names_every_token_of_the_second_half_and_no_longer_without_either_head():
-    found = induction(induction_model(), IDS, EARLY, LATE)
-    assert found.accuracy == 1
-    assert (found.previous_head, found.matching_head) == (Head(0, 0), Head(1, 0))
+    continued = Continued(induction_model(), IDS.numpy(), LATE)
+    assert continued.accuracy([]) == [1]
     # Without the matching head all logits are 0: token 0 is named, and right where it stands.
     zeros = (IDS[:, HALF + 1 :] == 0).double().mean().item()
-    assert found.without_matching == pytest.approx(zeros)
-    assert found.without_previous < 0.3
-    assert (found.previous_heads, found.matching_heads) == ([Head(0, 0)], [Head(1, 0)])
-    assert found.without == [[found.without_previous, 1], [found.without_matching, 1]]
-    losses = found.positions.losses_nats
-    assert len(losses) == len(found.positions.accuracy) == 2 * HALF - 1
-    assert max(losses[LATE]) < 0.001
-    assert min(losses[: HALF - 1]) > 1
-    assert found.in_context_score == pytest.approx(sum(losses[LATE]) / 5 - sum(losses[EARLY]) / 5)
-    assert found.positions.accuracy[LATE] == [1] * 5
-    document = json.loads(json.dumps(asdict(found), allow_nan=False))
-    assert document["previous_head"] == [0, 0]
+    previous, idle, matching = continued.without([Head(0, 0)], [Head(0, 1), Head(1, 1)], [Head(1, 0)])
+    assert matching.zero == pytest.approx(zeros)
+    assert previous.zero < 0.3
+    assert previous.mean < 0.5, "a mean of other sequences is no help either"
+    assert idle.zero == idle.mean == 1
+    scores = head_scores(induction_model(), IDS)
+    assert partners_of(scores) == ([Head(0, 0)], [Head(1, 0)])
+    losses = losses_by_position(induction_model(), IDS)
+    assert len(losses) == 2 * HALF - 1
+    assert losses[LATE].max() < 0.001
+    assert losses[: HALF - 1].min() > 1
 
 
 def test_two_heads_that_do_the_same_are_missed_only_together():
@@ -69,19 +66,11 @@ def test_two_heads_that_do_the_same_are_missed_only_together():
         for W in (mixer.W_Q, mixer.W_K, mixer.W_V):
             W.weight[mixer.d_head :] = W.weight[: mixer.d_head]
         mixer.W_O.weight[:, mixer.d_head :] = mixer.W_O.weight[:, : mixer.d_head]
-    found = induction(built, IDS, EARLY, LATE)
-    assert found.matching_heads == [Head(1, 0), Head(1, 1)]
-    assert found.without[1] == [1, 1]
-    assert found.without_matching < 0.3
-
-
-def test_a_mean_of_other_sequences_is_no_help_either():
-    built = induction_model()
-    means = torch.stack([block.heads.mean(dim=0) for block in run(built, IDS).blocks])
-    without = by_position(built, IDS, [MeanHeads(frozenset([Head(0, 0)]), means)])
-    assert sum(without.accuracy[LATE]) / 5 < 0.5
-    idle = by_position(built, IDS, [ZeroHeads(frozenset([Head(0, 1), Head(1, 1)]))])
-    assert idle.accuracy[LATE] == [1] * 5
+    both = [Head(1, 0), Head(1, 1)]
+    assert partners_of(head_scores(built, IDS))[1] == both
+    left = Continued(built, IDS.numpy(), LATE).without([both[0]], [both[1]], both)
+    assert [one.zero for one in left[:2]] == [1, 1]
+    assert left[2].zero < 0.3
 
 
 def test_scores_by_hand_on_a_sequence_that_is_no_repetition():
@@ -101,7 +90,7 @@ def test_scores_by_hand_on_a_sequence_that_is_no_repetition():
 def test_losses_and_accuracy_by_hand():
     made = one_block()
     ids = circuit_models.repeated(2)
-    found = by_position(made, ids)
+    found = losses_by_position(made, ids)
     with torch.no_grad():
         logits = made(ids).tolist()
     for t in range(11):
@@ -109,26 +98,25 @@ def test_losses_and_accuracy_by_hand():
         for n in range(2):
             total = sum(math.exp(z) for z in logits[n][t])
             loss -= math.log(math.exp(logits[n][t][int(ids[n, t + 1])]) / total) / 2
-        assert found.losses_nats[t] == pytest.approx(loss, abs=1e-5)
         named = [max(range(LETTERS), key=logits[n][t].__getitem__) for n in range(2)]
-        assert found.accuracy[t] == sum(named[n] == ids[n, t + 1] for n in range(2)) / 2
+        right = sum(named[n] == ids[n, t + 1] for n in range(2)) / 2
+        assert found[t].item() == pytest.approx(loss, abs=1e-5)
+        assert Continued(made, ids.numpy(), slice(t, t + 1)).accuracy([]) == [right]
 
 
 def test_portions_change_nothing(monkeypatch):
     made = one_block()
-    whole = induction(made, IDS, EARLY, LATE)
+    whole, accuracy = head_scores(made, IDS), Continued(made, IDS.numpy(), LATE).accuracy([])
     monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 36)
-    parts = induction(made, IDS, EARLY, LATE)
-    assert parts.accuracy == whole.accuracy
-    assert parts.positions.losses_nats == pytest.approx(whole.positions.losses_nats)
-    assert parts.scores.prefix_matching[0] == pytest.approx(whole.scores.prefix_matching[0])
-    assert parts.scores.previous_token[0] == pytest.approx(whole.scores.previous_token[0])
+    parts = head_scores(made, IDS)
+    assert Continued(made, IDS.numpy(), LATE).accuracy([]) == accuracy
+    assert parts.prefix_matching[0] == pytest.approx(whole.prefix_matching[0])
+    assert parts.previous_token[0] == pytest.approx(whole.previous_token[0])
 
 
 def test_a_pair_stands_in_two_blocks_in_order_and_reaches_its_threshold():
-    none = induction(one_block(), IDS, EARLY, LATE)
-    assert (none.previous_head, none.matching_head, none.matching_heads) == (None, None, [])
-    assert none.without_matching == none.without_previous == none.accuracy
+    alone = head_scores(one_block(), IDS)
+    assert (pair_of(alone), partners_of(alone)[1]) == (None, [])
     backwards = HeadScores([[0.1, 0.1], [0.9, 0.1]], [[0.9, 0.1], [0.1, 0.1]])
     assert pair_of(backwards) is None
     assert pair_of(HeadScores([[0.9, 0.0]], [[0.0, 0.9]])) is None
@@ -141,29 +129,13 @@ def test_a_pair_stands_in_two_blocks_in_order_and_reaches_its_threshold():
     assert partners_of(three) == ([Head(0, 0), Head(0, 1), Head(1, 0)], [Head(1, 0), Head(1, 1), Head(2, 1)])
 
 
-@pytest.mark.parametrize(
-    ("early", "late", "says"),
-    [
-        (
-            slice(0, 0),
-            LATE,
-            r"early is slice\(0, 0, None\), which holds no position; allowed: some of 0 to 10",
-        ),
-        (EARLY, slice(11, 12), "late is .* holds no position"),
-    ],
-)
-def test_positions_that_the_sequences_do_not_have_are_refused(early, late, says):
-    with pytest.raises(ValueError, match=says):
-        induction(one_block(), IDS, early, late)
-
-
 def test_repetitions_after_any_number_of_tokens():
     """The built circuit matches tokens, not places: periods of 3 to 6 in one batch."""
     draw = torch.Generator().manual_seed(3)
     rows = [torch.randperm(LETTERS, generator=draw)[:p].repeat(4)[: 2 * HALF] for p in (3, 4, 5, 6)]
-    found = induction(induction_model(), torch.stack(rows), slice(0, 2), LATE)
-    assert found.accuracy == 1
-    assert found.scores.prefix_matching[1][0] == pytest.approx(1)
+    ids = torch.stack(rows)
+    assert Continued(induction_model(), ids.numpy(), LATE).accuracy([]) == [1]
+    assert head_scores(induction_model(), ids).prefix_matching[1][0] == pytest.approx(1)
 
 
 def test_sequences_without_a_repeated_token_have_no_prefix_to_match():

@@ -14,10 +14,9 @@ from engine.circuits.looks import COST, WEIGHT, answer_kinds, head_looks
 from engine.circuits.results import Edge, Head
 from engine.circuits.roles import DROPPED, KEPT, find_roles
 from engine.circuits.routes import CHANNELS, MIXED, NONE_FOUND, ROUTES, SEVERAL, find_route
-from engine.circuits.scoring import outcomes, score
 from engine.circuits.sites import ADJECTIVE, DECISION, FIRST, RELAYS, SECOND, Sites
 from engine.circuits.trials import Trials
-from engine.circuits.weights import largest_shift, mean_weights, rows_by_word
+from engine.circuits.weights import largest_shift, mean_weights
 from engine.models.config import Connection, Mixer, ModelConfig
 from engine.models.transformer import Transformer
 from tests.circuit_models import (
@@ -28,6 +27,7 @@ from tests.circuit_models import (
     TRAINED_NAMES,
     close,
     closed_questions,
+    outcomes,
     route_model,
     trained_model,
     trained_questions,
@@ -47,7 +47,7 @@ def trained(request):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     model, (_, asked) = trained_model(request.param), trained_questions()
-    assert score(model, asked).accuracy >= KEPT
+    assert outcomes(model, asked).score().accuracy >= KEPT
     found = (
         model,
         asked,
@@ -169,8 +169,8 @@ def test_the_sets_are_a_partition_and_what_holds_can_be_checked(trained):
     means = head_means(model, asked.ids)
     for some in (found.noun_carriers, found.adjective_readers, found.helpers, found.rest):
         names = frozenset(some.heads)
-        assert close(some.zero, score(model, asked, [ZeroHeads(names)]))
-        assert close(some.mean, score(model, asked, [MeanHeads(names, means)]))
+        assert close(some.zero, outcomes(model, asked, [ZeroHeads(names)]).score())
+        assert close(some.mean, outcomes(model, asked, [MeanHeads(names, means)]).score())
     assert found.rest.mean.accuracy >= KEPT
     dropped = max(found.noun_carriers.mean.accuracy, found.adjective_readers.mean.accuracy) < DROPPED
     assert found.holds == (dropped and not found.helpers.heads)
@@ -215,10 +215,11 @@ def test_the_row_of_the_decision_is_the_mean_of_its_maps(trained):
         means = torch.stack([row[asked.ids[:, 11] == word].mean(dim=0) for word in words])
         apart = max((a - b).abs().sum().item() / 2 for a in means for b in means)
         assert role.moved == pytest.approx(apart, abs=1e-5)
-    grid = rows_by_word(Trials(model, asked).captured, asked.ids[:, 11], 14)
-    assert [word.token for word in grid] == asked.ids[:, 11].unique().tolist()
-    chosen = rows[:, asked.ids[:, 11] == grid[0].token].mean(dim=1)
-    torch.testing.assert_close(torch.tensor(grid[0].rows), chosen, rtol=0, atol=1e-5)
+    by_word = mean_weights(Trials(model, asked).captured, asked.ids[:, 11])
+    assert list(by_word) == asked.ids[:, 11].unique().tolist()
+    for word, mean in by_word.items():
+        chosen = rows[:, asked.ids[:, 11] == word].mean(dim=1).double()
+        torch.testing.assert_close(mean[:, :, 14], chosen, rtol=0, atol=1e-5)
 
 
 def test_the_route_follows_from_the_cuts(trained):
@@ -233,9 +234,9 @@ def test_the_route_follows_from_the_cuts(trained):
         assert route.taken == (lost and not any(left[channel] < DROPPED for channel in excluded))
         assert route.alone.channels == [channel for channel in CHANNELS if channel not in own]
     edges = CutEdges(frozenset([Edge(14, 1, 0), Edge(14, 6, 0)]))
-    assert left["block 1: decision sees nouns"] == score(model, asked, [edges]).accuracy
+    assert left["block 1: decision sees nouns"] == outcomes(model, asked, [edges]).score().accuracy
     edges = CutEdges(frozenset(Edge(14, key, 1) for key in (2, 3, 4, 5, 7, 8, 9, 10, 12, 13)))
-    assert left["block 2: decision sees relays"] == score(model, asked, [edges]).accuracy
+    assert left["block 2: decision sees relays"] == outcomes(model, asked, [edges]).score().accuracy
     for cut in verdict.cuts:
         assert cut.accuracy == pytest.approx(sum(cut.by_answer.values()) / 2)  # as many of either kind
 

@@ -17,10 +17,11 @@ from engine.circuits.interventions import (
     ZeroHeads,
 )
 from engine.circuits.results import Edge, Head
-from engine.circuits.scoring import Questions, outcomes
+from engine.circuits.scoring import Questions
 from engine.circuits.trials import Trials, logits_of_each
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
+from tests.circuit_models import outcomes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -18,7 +18,7 @@ from engine.memory_wall import attention, predict
 from engine.memory_wall.attention import draw, step
 from engine.memory_wall.live_bytes import LiveBytes
 from engine.memory_wall.meters import Measurement, measure_bytes
-from engine.memory_wall.predictions import Longest, Predicted, Predictions
+from engine.memory_wall.predictions import Longest, Predicted
 from engine.memory_wall.setting import (
     CHAPTER,
     GB,
@@ -218,7 +218,7 @@ def test_a_million_tokens_take_a_moment_and_too_many_bytes_are_said():
     assert predict.predicted_bytes(1_000_000, "explicit") == closed_form(1_000_000)
     predict.predicted_bytes(1_000_000, "chunked")
     assert time.process_time() - began < 0.5
-    with pytest.raises(OverflowError, match="more bytes than 64 bits count"):
+    with pytest.raises(predict.TooLarge, match="more bytes than 64 bits count"):
         predict.predicted_bytes(100_000_000, "explicit", Setting(batch=1024, n_head=512))
     assert predict.longest(2**62, "explicit", Setting(batch=1024, n_head=512)) > 0
 
@@ -234,7 +234,7 @@ def test_it_is_a_probe_and_survives_json():
     assert found.rows == (Predicted(128, "explicit", closed_form(128)),)
     assert found.longest[0] == Longest(8.0, "explicit", 11_338)
     assert 1000 < found.longest[1].n < 1200
-    assert Predictions.from_dict(wire.plain(found)) == registry.MEMORY_WALL.read(wire.plain(found)) == found
+    assert registry.MEMORY_WALL.read(wire.plain(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_what_cannot_be_predicted_is_refused_in_one_sentence(asked, said):
 def test_a_sweep_asks_a_process_of_its_own(tmp_path):
     command = predict_command(Setting(d_model=64), [(16, "fused")], "cpu")
     ended = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=True)
-    assert Predictions.from_dict(json.loads(ended.stdout)).rows[0].n == 16
+    assert registry.MEMORY_WALL.read(json.loads(ended.stdout)).rows[0].n == 16
 
 
 @pytest.mark.parametrize(

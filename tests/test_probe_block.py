@@ -129,10 +129,10 @@ def test_a_checkpoint_that_cannot_be_read_costs_its_own_row_only(tmp_path):
     [
         ({"prompt": ""}, "Type at least one word."),
         ({"prompt": "  \n"}, "Type at least one word."),
-        ({"tokens": 0}, "tokens is 0; allowed: 1 to 500."),
+        ({"tokens": 0}, "tokens is 0; allowed: a whole number from 1 to 500."),
         ({"temperature": -1.0}, "temperature is -1.0; allowed: a number from 0 up."),
-        ({"seed": -1}, "seed is -1; allowed: 0 to"),
-        ({"paths": []}, "models is 0; allowed: 1 to 40."),
+        ({"seed": -1}, "seed is -1; allowed: a whole number from 0 to"),
+        ({"paths": []}, "models is 0; allowed: a whole number from 1 to 40."),
     ],
 )
 def test_samples_refuse_what_is_out_of_range(tmp_path, changes, complaint):

@@ -99,9 +99,9 @@ def test_both_placements_of_a_seed_and_which_text(tiny_corpus):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"batch": 0}, "batch is 0; allowed: 1 to 128."),
-        ({"context": 999}, "context is 999; allowed: 1 to 256."),
-        ({"seed": -1}, "seed is -1; allowed: 0 to"),
+        ({"batch": 0}, "batch is 0; allowed: a whole number from 1 to 128."),
+        ({"context": 999}, "context is 999; allowed: a whole number from 1 to 256."),
+        ({"seed": -1}, "seed is -1; allowed: a whole number from 0 to"),
         ({"corpus_id": "shakespeare"}, "shakespeare"),
     ],
 )

@@ -217,7 +217,7 @@ def test_it_reads_the_held_out_part_of_a_text(tmp_path, home, tiny_text):
     [
         (lambda: positions.order("the"), "The text has 1 tokens; allowed: 3 to 64."),
         (lambda: positions.order(" "), "Type at least one word."),
-        (lambda: positions.order("a b c d", -1), "the seed is -1; allowed: 0 to 9,223"),
+        (lambda: positions.order("a b c d", -1), "the seed is -1; allowed: a whole number from 0 to 9,223"),
         (lambda: positions.table({}), "no weights of learned are given."),
         (lambda: positions.places({"odd": Path("x")}), "weights are given of odd; allowed: none, "),
         (lambda: positions.table({"learned": Path("/nowhere/x.safetensors")}), "No such file"),

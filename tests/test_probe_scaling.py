@@ -92,9 +92,9 @@ def test_both_at_every_d_that_are_asked_for():
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"pairs": 1}, "pairs is 1; allowed: 2 to 50,000."),
-        ({"rows": 0}, "rows is 0; allowed: 1 to 10,000."),
-        ({"d_heads": [0]}, "d is 0; allowed: 1 to 4,096."),
+        ({"pairs": 1}, "pairs is 1; allowed: a whole number from 2 to 50,000."),
+        ({"rows": 0}, "rows is 0; allowed: a whole number from 1 to 10,000."),
+        ({"d_heads": [0]}, "d is 0; allowed: a whole number from 1 to 4,096."),
         ({"pairs": 50_000, "d_heads": [4096]}, "50,000 pairs with d 4,096; allowed: at most 24,414"),
     ],
 )

@@ -28,11 +28,6 @@ def subject(weights):
     return Subject(checkpoint.load_model(weights["two-blocks"])[0], SMALL, SEED)
 
 
-@pytest.fixture(scope="module")
-def single(weights):
-    return Subject(checkpoint.load_model(weights["one-block"])[0], SMALL, SEED)
-
-
 def test_the_questions_are_held_out_each_pair_with_every_adjective(subject):
     questions = subject.questions
     held = set(SMALL.split(SEED).held_out)
@@ -67,13 +62,12 @@ def test_answers_are_those_of_the_model_itself(subject):
     )
 
 
-@pytest.mark.parametrize("which", ["subject", "single"])
-def test_maps_sum_to_one_and_block_1_does_not_move(which, request):
-    of = request.getfixturevalue(which)
-    found = winograd.maps_of(of, PAIR)
-    assert [len(blocks) for blocks in found.weights] == [of.model.config.n_layer] * 2
-    for blocks in found.weights:
-        assert torch.tensor(blocks).sum(dim=-1) == pytest.approx(1, abs=1e-5)
+@pytest.mark.parametrize(("which", "blocks"), [("one-block", 1), ("two-blocks", 2)])
+def test_maps_sum_to_one_and_block_1_does_not_move(weights, which, blocks):
+    found = winograd.maps(weights[which], SMALL, SEED, PAIR)
+    assert [len(of_sentence) for of_sentence in found.weights] == [blocks] * 2
+    for of_sentence in found.weights:
+        assert torch.tensor(of_sentence).sum(dim=-1) == pytest.approx(1, abs=1e-5)
     assert found.adjectives == list(SMALL.adjectives)
     assert torch.tensor(found.grid).sum(dim=-1) == pytest.approx(1, abs=1e-5)
     assert found.unmoved.score_change < 1e-6
@@ -83,30 +77,30 @@ def test_maps_sum_to_one_and_block_1_does_not_move(which, request):
     assert [tokens[ADJECTIVE] for tokens in found.tokens] == ["tired", "wet"]
 
 
-def test_the_circuit_costs_what_it_says(subject):
-    found = winograd.circuit_of(subject)
+def test_the_circuit_costs_what_it_says(subject, weights):
+    found = winograd.circuit(weights["two-blocks"], SMALL, SEED)
     assert found.roles.clean.accuracy >= 0.95
     look = min(found.roles.looks, key=lambda one: one.score.accuracy)
     assert look.part
     places = [at for at, name in NAMES.items() if name == look.key]
     if look.query == "decision":
         edges = [Edge(DECISION, at, look.block, look.head) for at in places]
-        assert close(winograd.changed_by(subject, PAIR, CutEdges(frozenset(edges))).after, look.score)
+        assert close(winograd._changed_by(subject, PAIR, CutEdges(frozenset(edges))).after, look.score)
     gone = found.roles.noun_carriers
     names, means = frozenset(gone.heads), Trials(subject.model, subject.questions).head_means()
     for change, left in ((ZeroHeads(names), gone.zero), (MeanHeads(names, means), gone.mean)):
-        assert close(winograd.changed_by(subject, PAIR, change).after, left)
+        assert close(winograd._changed_by(subject, PAIR, change).after, left)
     assert {(one.block, one.key) for one in found.together} == {
         (block, key) for block in (0, 1) for key in ("first noun", "second noun", "adjective")
     }
     assert wire.read(type(found), json.loads(wire.dumps(found))) == found
 
 
-def test_effects_are_the_answers_of_each_cut(subject):
-    found = winograd.effects_of(subject, PAIR)
+def test_effects_are_the_answers_of_each_cut(subject, weights):
+    found = winograd.effects(weights["two-blocks"], SMALL, SEED, PAIR)
     by_look = {(one.block, one.head, one.query, one.key): one for one in found.looks}
     assert len(by_look) == 2 * 5 * 8
-    cut = winograd.changed_by(subject, PAIR, CutEdges(frozenset([Edge(DECISION, ADJECTIVE, 1)])))
+    cut = winograd._changed_by(subject, PAIR, CutEdges(frozenset([Edge(DECISION, ADJECTIVE, 1)])))
     by_itself = by_look[1, None, "decision", "adjective"].answers
     for one, other in ((by_itself, cut.changed), (cut.answers, found.answers)):
         assert [a.named for a in one] == [a.named for a in other]
@@ -115,15 +109,15 @@ def test_effects_are_the_answers_of_each_cut(subject):
 
 
 def test_cutting_and_ablating_change_the_accuracy(subject):
-    nothing = winograd.changed_by(subject, PAIR, CutEdges(frozenset([])))
+    nothing = winograd._changed_by(subject, PAIR, CutEdges(frozenset([])))
     assert close(nothing.before, nothing.after)
     every = [Head(block, head) for block in (0, 1) for head in range(4)]
-    gone = winograd.changed_by(subject, PAIR, ZeroHeads(frozenset(every)))
+    gone = winograd._changed_by(subject, PAIR, ZeroHeads(frozenset(every)))
     assert gone.after.accuracy < 0.6 < gone.before.accuracy
 
 
-def test_proof_keeps_its_identities(subject):
-    found = winograd.proof_of(subject, PAIR)
+def test_proof_keeps_its_identities(subject, weights):
+    found = winograd.proof(weights["two-blocks"], SMALL, SEED, PAIR)
     patching = found.patching
     assert found.nothing == pytest.approx(0, abs=1e-6)
     assert found.everything == pytest.approx(1, abs=1e-6)
@@ -131,26 +125,27 @@ def test_proof_keeps_its_identities(subject):
     assert patching.residual[-1][DECISION] == pytest.approx(1, abs=1e-4)
     for one in found.attribution:
         assert one.total == pytest.approx(one.parts.logit_difference, abs=1e-4)
-    assert close(found.lens[-1].score, winograd.circuit_of(subject).roles.clean)
+    assert close(found.lens[-1].score, winograd.circuit(weights["two-blocks"], SMALL, SEED).roles.clean)
     assert found.readings[0][-1].words[0] == winograd.answered(subject, PAIR, [])[0][0].named
     assert found.route.clean.accuracy == found.lens[-1].score.accuracy
     assert wire.read(type(found), json.loads(wire.dumps(found))) == found
 
 
-def test_one_block_has_a_circuit_of_its_own(single):
-    found = winograd.circuit_of(single)
+def test_one_block_has_a_circuit_of_its_own(weights):
+    found = winograd.circuit(weights["one-block"], SMALL, SEED)
     assert {one.block for one in found.roles.heads} == {0}
     assert len(found.together) == 3
 
 
-def test_one_block_has_a_proof_without_a_route(single):
-    assert winograd.proof_of(single, PAIR).route is None
+def test_one_block_has_a_proof_without_a_route(weights):
+    assert winograd.proof(weights["one-block"], SMALL, SEED, PAIR).route is None
 
 
-def test_a_model_without_an_answer_has_a_route_and_a_reason(subject):
+def test_a_model_without_an_answer_has_a_route_and_a_reason(subject, tmp_path):
     torch.manual_seed(1)
-    drawn = type(subject.model)(subject.model.config).eval()
-    found = winograd.scored(Subject(drawn, SMALL, SEED))
+    drawn, path = type(subject.model)(subject.model.config), tmp_path / "drawn.safetensors"
+    checkpoint.save(path, checkpoint.model_tensors(drawn), {"config": drawn.config.to_dict()})
+    found = winograd.score(path, SMALL, SEED)
     if found.roles is None:
         assert "logit difference" in found.reason
     assert found.route.route == "none found"
@@ -165,7 +160,7 @@ def asked(weights, /, **changes):
 def test_asked_in_json_it_answers_as_in_python(weights, subject):
     edges = [Edge(14, 11, 1), Edge(14, 1, 0, 2)]
     found = registry.CUT.call(asked(weights, edges=edges))
-    assert close(found.after, winograd.changed_by(subject, PAIR, CutEdges(frozenset(edges))).after)
+    assert close(found.after, winograd._changed_by(subject, PAIR, CutEdges(frozenset(edges))).after)
     heads = {"heads": [Head(1, 2)], "how": "mean"}
     given = {name: value for name, value in asked(weights).items() if name != "edges"}
     registry.ABLATED.call({**given, **wire.plain(heads)})

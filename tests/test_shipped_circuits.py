@@ -8,7 +8,7 @@ from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.circuits.first_block import scores_under_change
 from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
 from engine.probes.results.winograd import Pair
-from engine.probes.winograd import Subject, proof_of, scored
+from engine.probes.winograd import Subject, proof, score
 from engine.training import checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -17,13 +17,13 @@ X, Y = CLOSED.nouns[:2]
 
 
 def shipped(variant):
-    path = reference.weights("winograd-closed", variant)
-    return Subject(checkpoint.load_model(path)[0], CLOSED, WINOGRAD_CLOSED.seeds[0])
+    return reference.weights("winograd-closed", variant), CLOSED, WINOGRAD_CLOSED.seeds[0]
 
 
 @pytest.mark.parametrize("variant", ["one-block", "two-blocks"])
 def test_block_1_scores_all_words_but_the_adjective_alike_under_all_eight(variant):
-    subject = shipped(variant)
+    path, *split = shipped(variant)
+    subject = Subject(checkpoint.load_model(path)[0], *split)
     sentences = [Sentence(X, Y, adjective) for adjective in CLOSED.adjectives]
     found = scores_under_change(subject.model, subject.asked(sentences).ids, ADJECTIVE, DECISION)
     assert len(found.scores) == 8
@@ -34,7 +34,7 @@ def test_block_1_scores_all_words_but_the_adjective_alike_under_all_eight(varian
 
 
 def test_two_blocks_need_both_sets_of_heads_and_no_other():
-    found = scored(shipped("two-blocks"))
+    found = score(*shipped("two-blocks"))
     assert found.route.route == "read, then fetch"  # as the README's table says of this seed
     left = {
         name: getattr(found.roles, name).mean.accuracy
@@ -47,7 +47,7 @@ def test_two_blocks_need_both_sets_of_heads_and_no_other():
 
 @pytest.mark.parametrize("variant", ["one-block", "two-blocks"])
 def test_patching_and_attribution_pass_their_identities(variant):
-    found = proof_of(shipped(variant), Pair(X, Y, ("tired", "wet")))
+    found = proof(*shipped(variant), Pair(X, Y, ("tired", "wet")))
     assert found.nothing == pytest.approx(0, abs=1e-6)
     assert found.everything == pytest.approx(1, abs=1e-6)
     for one in found.attribution:

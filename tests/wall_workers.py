@@ -42,7 +42,7 @@ def hang(_):
 
 def last_hangs(task):
     """All but chunked at 128."""
-    (hang if (task["n"], task["implementation"]) == (128, "chunked") else done)(task)
+    (hang if (task["tokens"], task["implementations"]) == ([128], ["chunked"]) else done)(task)
 
 
 def grow(_):

@@ -3,7 +3,6 @@
 import os
 import sys
 
-from engine.system.errors import InvalidInput
 from engine.system.processes import MALLOC
 
 
@@ -22,10 +21,9 @@ def keep_freed_memory() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**MALLOC, **os.environ})
 
 
-def check_whole(name: str, value: int, low: int, high: int) -> None:
-    """Raises InvalidInput: when an option is out of range; the message gives got and allowed."""
-    if not low <= value <= high:
-        raise InvalidInput(f"{name} is {value}; allowed: a whole number from {low:,} to {high:,}.")
+def say(line: str) -> None:
+    """How a benchmark gets on, for who waits: stdout holds the document alone."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def count(number: int, noun: str) -> str:

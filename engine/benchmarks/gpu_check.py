@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from engine.benchmarks import table
+from engine.benchmarks import say, table
 from engine.chapter.experiments import EXPERIMENTS
 from engine.runs.store import Store
 from engine.system import device, files, paths
@@ -111,7 +111,7 @@ def bench(
         environment = _environment(Path(home), kind)
         for section in sections(kind, peer, rehearse=rehearse):
             left = 60 * minutes - (time.monotonic() - began) - STOP_SECONDS
-            _say(section.name)
+            say(section.name)
             document["sections"].append(measured(section, min(section.seconds, left), environment))
             document["startup"] = startup(Path(home) / "checkpoints" / "runs")
             document["seconds"] = round(time.monotonic() - began, 1)
@@ -225,7 +225,3 @@ def text(document: Mapping[str, Any]) -> str:
             f"({found['share']:.0%}), the mean of {found['runs']}"
         )
     return "\n".join([*lines, f"{document['seconds']:.0f} of {document['limit_s']:.0f} s"])
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -7,14 +7,13 @@ do, and on a CPU they include the system's handing out of fresh pages, which an 
 pay for; of different machines only ratios can be compared.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from engine.benchmarks import count, table
+from engine.benchmarks import count, say, table
 from engine.memory_wall.plan import Plan, Row, doubling, last_rows, ratios, shared_words, slope, slopes
 from engine.memory_wall.setting import (
     CARDS_GB,
@@ -26,7 +25,6 @@ from engine.memory_wall.setting import (
     WORKSPACE_BYTES,
     Setting,
     check_implementation,
-    check_range,
 )
 from engine.probes import client, registry
 from engine.runs.spec import WallSpec
@@ -35,6 +33,7 @@ from engine.runs.wait import shell_user, wait
 from engine.system import device, files, paths
 from engine.system.cores import usable_cores
 from engine.system.errors import InvalidInput, Unavailable
+from engine.system.numbers import check_range
 
 QUICK_TOKENS = 4096
 CHECK_TOKENS, CHECK_GB = 16_384, 8
@@ -132,22 +131,22 @@ def measure(plan: Plan) -> list[Row]:
 
     Raises Unavailable: when it does not come to its end; the message is the run's reason.
     """
-    store, said = Store(), dict[str, None]()
+    store, printed = Store(), set[str]()
 
     def rows_of(run: Entry) -> tuple[Row, ...]:
         return last_rows(files.records(store.directory(run.id)))
 
-    def say(runs: Sequence[Entry]) -> None:
+    def progress(runs: Sequence[Entry]) -> None:
         for run in runs:
-            lines = [_line(row) for row in rows_of(run)]
+            lines = [f"running, {row.implementation}, {count(row.n, 'token')}" for row in rows_of(run)]
             if run.state == "queued" and (before := store.queue_position(run.id)):
                 lines = [f"queued, {count(before, 'run')} before it"]
             for line in lines:
-                if line not in said:
-                    said[line] = None
-                    print(line, file=sys.stderr, flush=True)
+                if line not in printed:
+                    printed.add(line)
+                    say(line)
 
-    (run,) = wait(store, [store.submit([WallSpec(plan)], user=shell_user())], say)
+    (run,) = wait(store, [store.submit([WallSpec(plan)], user=shell_user())], progress)
     if run.state != "done":
         raise Unavailable(
             run.reason if run.state == "failed" else f"run #{run.id} was {run.state}: {run.reason}."
@@ -177,7 +176,7 @@ def failures(document: dict[str, Any]) -> list[str]:
     rows = (row for row in document["rows"] if row["state"] == "failed")
     unmet = (check for check in document.get("checks", ()) if not check["holds"])
     return [
-        *map(_said, rows),
+        *map(_reason, rows),
         *(f"does not hold: {check['claim']}; found {check['found']}" for check in unmet),
     ]
 
@@ -217,7 +216,7 @@ def text(document: dict[str, Any]) -> str:
     lines = [
         f"memory wall, {described(setting)}, {where}, {document['date']}",
         *table(columns, shown),
-        *(_said(row) for row in shown if row["state"] == "out of memory"),
+        *(_reason(row) for row in shown if row["state"] == "out of memory"),
         *(_slope_line(name, found) for name, found in document["slopes"].items()),
         "the longest n that fits, as predicted:",
         *_longest_table(document["longest"]),
@@ -245,7 +244,7 @@ def described(setting: Setting) -> str:
     )
 
 
-def _said(row: dict[str, Any]) -> str:
+def _reason(row: dict[str, Any]) -> str:
     return f"{row['implementation']}, {row['n']:,}: {row['reason']}"
 
 
@@ -256,10 +255,6 @@ def _slope_line(name: str, found: dict[str, float | None]) -> str:
 
 def _mb(size: int | None) -> float | None:
     return None if size is None else size / MB
-
-
-def _line(row: Row) -> str:
-    return f"running, {row.implementation}, {count(row.n, 'token')}"
 
 
 def checks(document: dict[str, Any]) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ def difference(config: ModelConfig, n: int, device: str) -> tuple[float, float]:
 def _logits_and_gradient(model: nn.Module, ids: Tensor) -> tuple[Tensor, Tensor]:
     """shape: (B, T + 1) -> (B, T, V) and all parameters in a row, both float64 on the CPU"""
     logits = model(ids[:, :-1])
-    F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+    _loss(logits, ids).backward()
     gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
     return logits.detach().cpu().double(), torch.cat(gradients).cpu().double()
 

@@ -18,7 +18,7 @@ from engine.chapter.budget import Budget, Precision
 from engine.models.config import ModelConfig
 from engine.models.linear import by_torch_alone
 from engine.models.transformer import Transformer
-from engine.system.errors import InvalidInput
+from engine.system.errors import InvalidInput, first_line
 from engine.training.loop import Training
 from engine.training.tasks import TextTask
 
@@ -91,8 +91,7 @@ def bfloat16_refusal(kind: str) -> str | None:
 
     Without instructions for it torch converts to float32 and back, which is slower than float32.
     """
-    asked = [getattr(torch.cpu, name) for name in CPU_BFLOAT16 if hasattr(torch.cpu, name)]
-    if kind == "cpu" and not any(ask() for ask in asked):
+    if kind == "cpu" and not any(getattr(torch.cpu, name, bool)() for name in CPU_BFLOAT16):
         return "bfloat16 is not offered: this CPU has neither avx512_bf16 nor AMX."
     if kind == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         return "bfloat16 is not offered: this card has no instructions for it."
@@ -130,9 +129,8 @@ def compiled_candidate(task: Task) -> Candidate:
         candidate.step = plain_step(task, compiled=True)
         candidate.step()
     except Exception as error:  # a missing compiler, an unsupported Python: each raises a type of its own
-        candidate.reason = (
-            f"compiled with {count(task.config.n_layer, 'layer')} does not run: {first_line(error)}."
-        )
+        layers = count(task.config.n_layer, "layer")
+        candidate.reason = f"compiled with {layers} does not run: {first_line(error)}."
     return candidate
 
 
@@ -240,8 +238,3 @@ def _peer_loop(task: Task, model: nn.Module, optimizer: torch.optim.Optimizer) -
         optimizer.zero_grad(set_to_none=True)
 
     return step
-
-
-def first_line(error: Exception) -> str:
-    words = (str(error).strip().splitlines() or [""])[0].rstrip(".:")
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__

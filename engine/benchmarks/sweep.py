@@ -5,7 +5,6 @@ folder. So the time includes what a run costs beside its steps: processes, impor
 Trainers get their allocator's settings from their supervisor, here as anywhere. Imports no torch.
 """
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -13,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from engine.benchmarks import check_whole, count, table
+from engine.benchmarks import count, say, table
 from engine.chapter.budget import Budget
 from engine.chapter.variants import BLOCK
 from engine.data import corpus
@@ -24,6 +23,7 @@ from engine.runs.store import ENDED, Run, Store
 from engine.system import device
 from engine.system.cores import default_slots, usable_cores
 from engine.system.errors import Unavailable
+from engine.system.numbers import check_range
 
 TEXT = corpus.PYTHON_REFERENCE  # on every machine, without a network
 RUNS = (1, 1_000)  # allowed
@@ -46,14 +46,14 @@ def bench(*, runs: int, steps: int) -> dict[str, Any]:
     A ratio is the seconds of one run after another, each with all cores, over the row's.
     Raises ValueError: when a number is out of range; RunFailed: when a run fails.
     """
-    check_whole("runs", runs, *RUNS)
+    check_range("runs", runs, *RUNS)
     wanted = specs(runs, steps)
     here = device.describe()
-    _say("one run first, so that what all read lies in memory")
+    say("one run first, so that what all read lies in memory")
     wall_seconds(wanted[:1], LocalEngine(1))
     walls = {}
     for (at_once, threads), engine in ways().items():
-        _say(f"{count(runs, 'run')}, {at_once} at once, {count(threads, 'thread')} each")
+        say(f"{count(runs, 'run')}, {at_once} at once, {count(threads, 'thread')} each")
         walls[at_once, threads] = wall_seconds(wanted, engine)
     return {
         "bench": "sweep",
@@ -161,7 +161,3 @@ def _dispatch(store: Store, engine: Engine) -> list[Run]:
         except BaseException:  # Ctrl-C above all: no run may outlive its folder
             dispatcher.stop_runs()
             raise
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -7,13 +7,11 @@ Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from engine.circuits.capture import BlockRun, Captured, connections, run, shape_of
-from engine.circuits.interventions import Intervention
 from engine.circuits.results import Attribution
 from engine.circuits.scoring import Questions, difference
 from engine.models.block import PostNorm, Replace
@@ -25,17 +23,15 @@ EMBEDDING, REST = ("embedding", 0, 0), ("rest", 0, 0)
 
 
 @torch.no_grad()
-def attribution(
-    model: Transformer, questions: Questions, interventions: Sequence[Intervention] = ()
-) -> Attribution:
+def attribution(model: Transformer, questions: Questions) -> Attribution:
     """Split the logit difference at the decision among the parts of the model.
 
     Raises ValueError: as ``capture.run``.
     """
     totals: dict[Part, float] = defaultdict(float)
     whole = 0.0
-    for rows, part in questions.portions():
-        captured = run(model, part.ids, [intervention.part(rows) for intervention in interventions])
+    for _, part in questions.portions():
+        captured = run(model, part.ids)
         logits = captured.logits[:, part.decision]
         whole += difference(logits, part.answers, part.others).double().sum().item()
         for name, share in _shares(model, captured, part).items():

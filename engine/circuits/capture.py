@@ -9,11 +9,12 @@ blocks.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from torch import Tensor, nn
 
-from engine.circuits.interventions import Intervention, Shape
+from engine.circuits.interventions import Intervention, Shape, changed
 from engine.models.block import Add, PostNorm, PreNorm, Replace
 from engine.models.config import WITHOUT_HEADS
 from engine.models.mixers import CausalSelfAttention, future
@@ -90,14 +91,10 @@ def run(model: Transformer, ids: Tensor, interventions: Sequence[Intervention] =
     shape = shape_of(model, ids)
     for intervention in interventions:
         intervention.check(shape)
-    boundary = 0
+    boundary = count()
 
     def passed(x: Tensor) -> Tensor:
-        nonlocal boundary
-        for intervention in interventions:
-            x = intervention.on_residual(boundary, x)
-        boundary += 1
-        return x
+        return changed(interventions, "on_residual", next(boundary), x)
 
     embedding = x = passed(model.positions.embed(model.token_embedding(ids)))
     blocks = []
@@ -108,8 +105,7 @@ def run(model: Transformer, ids: Tensor, interventions: Sequence[Intervention] =
         output = None
         for connection in more:
             output = connection.sublayer(read_by(connection, x))
-            for intervention in interventions:
-                output = intervention.on_feed_forward(number, output)
+            output = changed(interventions, "on_feed_forward", number, output)
             x = passed(joined(connection, x, output))
         blocks.append(BlockRun(before, read, scores, weights, heads, bias, attended, output, x))
     logits = model.unembedding(model.final_norm(x))
@@ -121,17 +117,18 @@ def head_means(model: Transformer, ids: Tensor) -> Tensor:
 
     shape: (B, T) token ids -> (L, H, T, D)
     """
-    total: Tensor | int = 0
-    for part in batches(ids):
-        total = total + torch.stack([block.heads.sum(dim=0) for block in run(model, part).blocks])
-    assert isinstance(total, Tensor)  # there is at least one batch: run refuses ids without rows
-    return total / len(ids)
+    return mean_heads([run(model, part) for part in batches(ids)])
+
+
+def mean_heads(captured: Sequence[Captured]) -> Tensor:
+    """The same of runs at hand. shape: -> (L, H, T, D)"""
+    sums = [torch.stack([block.heads.sum(dim=0) for block in ran.blocks]) for ran in captured]
+    return torch.stack(sums).sum(dim=0) / sum(len(ran.ids) for ran in captured)
 
 
 def batches(ids: Tensor) -> tuple[Tensor, ...]:
     """Rows in portions that fit into memory. shape: (B, T) -> (b, T) each"""
-    parts: tuple[Tensor, ...] = ids.split(max(1, TOKENS_A_BATCH // max(1, ids.shape[-1])))
-    return parts
+    return ids.split(max(1, TOKENS_A_BATCH // max(1, ids.shape[-1])))  # type: ignore[no-any-return]
 
 
 def connections(model: Transformer) -> list[list[Replace]]:
@@ -188,20 +185,30 @@ def _attend(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores, weights, what each head adds, and W_O's bias."""
     scores, values, output, bias = parts_of(mixer, x)
-    seen = scores.masked_fill(future(scores), -math.inf) if getattr(mixer, "causal", True) else scores
-    for intervention in interventions:
-        seen = intervention.on_scores(block, seen)
-    if (empty := seen.isneginf().all(dim=-1)).any():
-        _, head, query = empty.nonzero()[0].tolist()
+    seen = changed(interventions, "on_scores", block, masked(mixer, scores))
+    weights = weights_of(seen, block, range(x.shape[1]))
+    heads = torch.einsum("bhtk,dhk->bhtd", weights @ values, output)
+    return scores, weights, changed(interventions, "on_heads", block, heads), bias
+
+
+def masked(mixer: nn.Module, scores: Tensor) -> Tensor:
+    """-inf at every key ahead, of a mixer that sees none of them. shape: (..., T, S) -> (..., T, S)"""
+    return scores.masked_fill(future(scores), -math.inf) if getattr(mixer, "causal", True) else scores
+
+
+def weights_of(scores: Tensor, block: int, queries: Sequence[int]) -> Tensor:
+    """The softmax of masked and perhaps cut scores; queries: the positions of the rows.
+
+    shape: (..., H, T, S) -> (..., H, T, S)
+    Raises ValueError: when a row is left without any key.
+    """
+    if (empty := scores.isneginf().all(dim=-1)).any():
+        *_, head, query = empty.nonzero()[0].tolist()
         raise ValueError(
-            f"position {query} would see no key in head {head} of block {block} (counted from 0); "
+            f"position {queries[query]} would see no key in head {head} of block {block} (counted from 0); "
             f"leave it at least one edge."
         )
-    weights = seen.softmax(dim=-1)
-    heads = torch.einsum("bhtk,dhk->bhtd", weights @ values, output)
-    for intervention in interventions:
-        heads = intervention.on_heads(block, heads)
-    return scores, weights, heads, bias
+    return scores.softmax(dim=-1)
 
 
 def parts_of(mixer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -6,7 +6,7 @@ embedding, and one more behind every sublayer.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -69,6 +69,13 @@ class Intervention:
         return output
 
 
+def changed(interventions: Iterable[Intervention], hook: str, at: int, x: Tensor) -> Tensor:
+    """x behind every intervention's hook of that name, in order; at: the block or the boundary."""
+    for intervention in interventions:
+        x = getattr(intervention, hook)(at, x)
+    return x
+
+
 @dataclass(frozen=True)
 class ZeroHeads(Intervention):
     """These heads add nothing, at any position; W_O's bias stays."""
@@ -86,24 +93,20 @@ class ZeroHeads(Intervention):
 
 
 @dataclass(frozen=True, eq=False)
-class MeanHeads(Intervention):
+class MeanHeads(ZeroHeads):
     """These heads add what they add on average, position by position: they no longer tell sentences apart.
 
     means: from ``capture.head_means``, shape (L, H, T, D).
     Source: Wang et al. 2023, "Interpretability in the Wild", section 2.1.
     """
 
-    heads: frozenset[Head]
     means: Tensor
-
-    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
-        return min((head.block for head in self.heads), default=0)
 
     def at(self, places: Sequence[int]) -> Self:
         return replace(self, means=self.means[:, :, list(places)])
 
     def check(self, shape: Shape) -> None:
-        _check_heads(self.heads, shape)
+        super().check(shape)
         _check_shape("means", self.means, (shape.blocks, shape.heads, shape.length, shape.width))
 
     def on_heads(self, block: int, heads: Tensor) -> Tensor:
@@ -252,7 +255,7 @@ class PatchFeedForward(Intervention):
         return self.output if block == self.block else output
 
 
-def _with_heads(outputs: Tensor, heads: frozenset[Head] | set[Head], block: int, values: Tensor) -> Tensor:
+def _with_heads(outputs: Tensor, heads: Set[Head], block: int, values: Tensor) -> Tensor:
     """These heads' outputs taken from ``values``. shape: (B, H, T, D), (..., H, T, D) -> (B, H, T, D)"""
     here = [head for of_block, head in heads if of_block == block]
     if not here:
@@ -262,7 +265,7 @@ def _with_heads(outputs: Tensor, heads: frozenset[Head] | set[Head], block: int,
     return changed
 
 
-def _check_heads(heads: frozenset[Head] | set[Head], shape: Shape) -> None:
+def _check_heads(heads: Set[Head], shape: Shape) -> None:
     for block, head in heads:
         _check_index("block", block, shape.blocks)
         _check_index("head", head, shape.heads)

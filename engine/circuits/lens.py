@@ -4,8 +4,6 @@ Shapes: R boundaries of the residual stream, B batch, V vocabulary.
 Source: nostalgebraist 2020, "interpreting GPT: the logit lens".
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -14,15 +12,6 @@ from engine.circuits.results import Layer
 from engine.circuits.scoring import outcomes_of
 from engine.circuits.trials import Trials
 from engine.models.transformer import Transformer
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The likeliest tokens of one sentence at one boundary, likeliest first, with their probabilities."""
-
-    boundary: str
-    ids: list[int]
-    probabilities: list[float]
 
 
 @torch.no_grad()
@@ -49,19 +38,12 @@ def layers(trials: Trials) -> list[Layer]:
     ]
 
 
-def readings(model: Transformer, ids: Tensor, position: int, count: int = 5) -> list[Reading]:
-    """The ``count`` likeliest tokens at every boundary for one sentence; fewer in a smaller vocabulary.
+def likeliest(model: Transformer, ids: Tensor, position: int, count: int) -> tuple[Tensor, Tensor]:
+    """Probabilities and ids of the likeliest tokens at every boundary; fewer in a smaller vocabulary.
 
-    shape: (1, T) token ids
-    Raises ValueError: when there is more than one sentence, or it has no such position.
+    shape: (B, T) token ids -> (B, R, count) each, the likeliest first
+    Raises ValueError: when there is no such position.
     """
-    if len(ids) != 1:
-        raise ValueError(f"ids hold {len(ids)} sentences; allowed: 1.")
-    found = logits(model, run(model, ids), position)[:, 0].softmax(dim=-1)
-    best = found.topk(min(count, found.shape[-1]), dim=-1)
-    return [
-        Reading(name, tokens, probabilities)
-        for name, tokens, probabilities in zip(
-            boundaries(model), best.indices.tolist(), best.values.tolist(), strict=True
-        )
-    ]
+    shares = logits(model, run(model, ids), position).softmax(dim=-1).transpose(0, 1)
+    best = shares.topk(min(count, shares.shape[-1]), dim=-1)
+    return best.values, best.indices

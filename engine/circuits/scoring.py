@@ -3,16 +3,14 @@
 Shapes: N questions, T position, V vocabulary.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from engine.circuits.capture import batches, run
-from engine.circuits.interventions import Intervention
+from engine.circuits.capture import batches
 from engine.circuits.results import Score
-from engine.models.transformer import Transformer
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,22 +99,3 @@ def difference(logits: Tensor, answers: Tensor, others: Tensor) -> Tensor:
     """Logit of the answer less that of the other. shape: (N, V), (N,), (N,) -> (N,)"""
     pair = logits.gather(-1, torch.stack([answers, others], dim=-1))
     return pair[:, 0] - pair[:, 1]
-
-
-def outcomes(
-    model: Transformer, questions: Questions, interventions: Sequence[Intervention] = ()
-) -> Outcomes:
-    """Every answer under these interventions, computed in portions.
-
-    Raises ValueError: as ``capture.run``.
-    """
-    logits = []
-    for rows, part in questions.portions():
-        changes = [intervention.part(rows) for intervention in interventions]
-        logits.append(run(model, part.ids, changes).logits[:, part.decision])
-    return outcomes_of(torch.cat(logits), questions.answers, questions.others)
-
-
-def score(model: Transformer, questions: Questions, interventions: Sequence[Intervention] = ()) -> Score:
-    """``outcomes`` as shares."""
-    return outcomes(model, questions, interventions).score()

@@ -6,22 +6,20 @@ Shapes: C cases, N sentences, T query position, S key position, P wanted positio
 d_head, V vocabulary. A first axis of 1 stands for all cases as long as nothing tells them apart.
 """
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from engine.circuits.capture import Captured, connections, joined, parts_of, read_by, run, shape_of
-from engine.circuits.interventions import Intervention, Shape
+from engine.circuits import capture
+from engine.circuits.capture import Captured, connections, joined, read_by, run, shape_of
+from engine.circuits.interventions import Intervention, Shape, changed
 from engine.circuits.results import Score
 from engine.circuits.scoring import Outcomes, Questions, outcomes_of
-from engine.models.mixers import future
 from engine.models.transformer import Transformer
 
 Portions = Sequence[tuple[slice, Captured]]  # runs, each with the place of its sentences among all
 Case = Sequence[Intervention]
-Hook = Callable[[Intervention, Tensor], Tensor]
 TOKENS_AT_ONCE = 16_384  # of all cases of a batch: some 100 MB at d_model 128
 
 
@@ -51,8 +49,7 @@ class Trials:
 
     def head_means(self) -> Tensor:
         """What each head adds at each position, mean over the sentences. shape: -> (L, H, T, D)"""
-        sums = [torch.stack([block.heads.sum(dim=0) for block in ran.blocks]) for _, ran in self.captured]
-        return torch.stack(sums).sum(dim=0) / len(self.questions)
+        return capture.mean_heads([ran for _, ran in self.captured])
 
     def _outcomes(self, logits: list[Tensor]) -> Outcomes:
         return outcomes_of(torch.cat(logits), self.questions.answers, self.questions.others)
@@ -106,68 +103,44 @@ def _from(
     parts = connections(model)
     boundary = sum(map(len, parts[:start])) if start else 0
     if not start:
-        x = _each(cases, x, lambda change, x: change.on_residual(0, x))
+        x = _each(cases, "on_residual", 0, x)
     for number, (attention, *more) in enumerate(parts[start:], start):
         last = number == len(parts) - 1
         queries = list(places if last else reach if number == start else range(x.shape[2]))
         here = [[change.at(queries) for change in case] for case in cases]
         y = _attended(attention.sublayer, read_by(attention, x), number, queries, here)
         boundary += 1
-        x = _each(here, joined(attention, x[:, :, queries], y), _on_residual(boundary))
+        x = _each(here, "on_residual", boundary, joined(attention, x[:, :, queries], y))
         for connection in more:
             output = connection.sublayer(read_by(connection, x))
-            output = _each(here, output, _on_feed_forward(number))
+            output = _each(here, "on_feed_forward", number, output)
             boundary += 1
-            x = _each(here, joined(connection, x, output), _on_residual(boundary))
+            x = _each(here, "on_residual", boundary, joined(connection, x, output))
         if not last:
-            changed, x = x, captured.blocks[number].after.expand(len(x), *captured.embedding.shape).clone()
-            x[:, :, queries] = changed
+            computed, x = x, captured.blocks[number].after.expand(len(x), *captured.embedding.shape).clone()
+            x[:, :, queries] = computed
     logits: Tensor = model.unembedding(model.final_norm(x))
     return logits.expand(len(cases), *logits.shape[1:])
-
-
-def _on_residual(boundary: int) -> Hook:
-    return lambda change, x: change.on_residual(boundary, x)
-
-
-def _on_feed_forward(block: int) -> Hook:
-    return lambda change, output: change.on_feed_forward(block, output)
 
 
 def _attended(
     mixer: torch.nn.Module, x: Tensor, block: int, queries: list[int], cases: Sequence[Case]
 ) -> Tensor:
     """What an attention sublayer adds at some positions. shape: (C, N, S, D) -> (C, N, P, D)"""
-    scores, values, output, bias = parts_of(mixer, x.flatten(0, 1))
-    if getattr(mixer, "causal", True):
-        scores = scores.masked_fill(future(scores), -math.inf)
-    scores = scores[:, :, queries]
+    scores, values, output, bias = capture.parts_of(mixer, x.flatten(0, 1))
+    scores = capture.masked(mixer, scores)[:, :, queries]
     scores, values = (part.unflatten(0, x.shape[:2]) for part in (scores, values))
-    scores = _each(cases, scores, lambda change, scores: change.on_scores(block, scores))
-    if (empty := scores.isneginf().all(dim=-1)).any():
-        _, _, head, query = empty.nonzero()[0].tolist()
-        raise ValueError(
-            f"position {queries[query]} would see no key in head {head} of block {block} (counted from 0); "
-            f"leave it at least one edge."
-        )
-    mixed = scores.softmax(dim=-1) @ values  # (C, N, H, P, K)
-    if not any(type(change).on_heads is not Intervention.on_heads for change in _all(cases)):
+    scores = _each(cases, "on_scores", block, scores)
+    mixed = capture.weights_of(scores, block, queries) @ values  # (C, N, H, P, K)
+    if all(type(change).on_heads is Intervention.on_heads for case in cases for change in case):
         return torch.einsum("cnhpk,dhk->cnpd", mixed, output) + bias
     heads = torch.einsum("cnhpk,dhk->cnhpd", mixed, output)
-    return _each(cases, heads, lambda change, heads: change.on_heads(block, heads)).sum(dim=2) + bias
+    return _each(cases, "on_heads", block, heads).sum(dim=2) + bias
 
 
-def _all(cases: Sequence[Case]) -> Iterator[Intervention]:
-    return (change for case in cases for change in case)
-
-
-def _each(cases: Sequence[Case], x: Tensor, hook: Hook) -> Tensor:
+def _each(cases: Sequence[Case], hook: str, at: int, x: Tensor) -> Tensor:
     """Every case's changes made to its own part; x as it is where none of them changes it."""
     before = [x[number % len(x)] for number in range(len(cases))]
-    after = []
-    for case, value in zip(cases, before, strict=True):
-        for change in case:
-            value = hook(change, value)
-        after.append(value)
-    changed = any(new is not old for new, old in zip(after, before, strict=True))
-    return torch.stack(after) if changed else x
+    after = [changed(case, hook, at, value) for case, value in zip(cases, before, strict=True)]
+    alike = all(new is old for new, old in zip(after, before, strict=True))
+    return x if alike else torch.stack(after)

@@ -3,20 +3,10 @@
 Shapes: N sentences, T query position, S key position, H heads, L blocks.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from engine.circuits.trials import Portions
-
-
-@dataclass(frozen=True)
-class WordRows:
-    """The decision's mean row in the sentences that hold one word: L blocks of H rows of S weights."""
-
-    token: int
-    rows: list[list[list[float]]]
 
 
 def mean_weights(captured: Portions, labels: Tensor) -> dict[int, Tensor]:
@@ -32,12 +22,6 @@ def mean_weights(captured: Portions, labels: Tensor) -> dict[int, Tensor]:
         total = total + torch.einsum("nc,lnhts->clhts", member[rows], weights)
     means = torch.as_tensor(total) / member.sum(dim=0).view(-1, 1, 1, 1, 1)
     return dict(zip(kinds.tolist(), means, strict=True))
-
-
-def rows_by_word(captured: Portions, words: Tensor, decision: int) -> list[WordRows]:
-    """The decision's rows for each word: one grid of all adjectives shows the rule. words: shape (N,)"""
-    found = mean_weights(captured, words)
-    return [WordRows(token, mean[:, :, decision, : decision + 1].tolist()) for token, mean in found.items()]
 
 
 def largest_shift(rows: Tensor) -> Tensor:

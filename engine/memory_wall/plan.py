@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from itertools import count, takewhile
 from math import log2
+from statistics import linear_regression
 from typing import Any
 
 from engine.memory_wall.setting import (
@@ -15,10 +17,10 @@ from engine.memory_wall.setting import (
     WORKSPACE_BYTES,
     Setting,
     check_implementation,
-    check_range,
 )
 from engine.memory_wall.verdict import ENDED, State
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 
 Task = tuple[int, str]  # n and the implementation
 
@@ -80,11 +82,8 @@ class Plan:
     def title(self) -> str:
         """What is measured, in a few words: "explicit, fused to 4,096 tokens, 8 GB"."""
         budget = "" if self.budget_bytes is None else f", {self.budget_bytes / GB:g} GB"
-        names = (
-            "all four"
-            if set(self.implementations) == set(IMPLEMENTATIONS)
-            else ", ".join(self.implementations)
-        )
+        whole = set(self.implementations) == set(IMPLEMENTATIONS)
+        names = "all four" if whole else ", ".join(self.implementations)
         return f"{names} to {max(self.tokens, default=0):,} tokens{budget}"
 
     @property
@@ -158,12 +157,8 @@ def doubling(to: int, start: int = FIRST_TOKENS) -> tuple[int, ...]:
     Raises InvalidInput: when it is below the first or beyond ``MAX_TOKENS``.
     """
     check_range("to", to, start, MAX_TOKENS)
-    found = []
-    n = start
-    while n < to:
-        found.append(n)
-        n *= 2
-    return (*found, to)
+    doubled = (start * 2**k for k in count())
+    return (*takewhile(lambda n: n < to, doubled), to)
 
 
 def ratios(rows: Sequence[Row]) -> list[tuple[float | None, float | None]]:
@@ -171,15 +166,12 @@ def ratios(rows: Sequence[Row]) -> list[tuple[float | None, float | None]]:
 
     Source: the columns "x" of the chapter's table.
     """
-    before: dict[str, Row] = {}
-    found = list[tuple[float | None, float | None]]()
+    before, nothing = dict[str, Row](), Row(n=0, implementation="", state="running")
+    found = []
     for row in rows:
-        last = before.get(row.implementation)
+        last = before.get(row.implementation, nothing)
         before[row.implementation] = row
-        if last is None:
-            found.append((None, None))
-        else:
-            found.append((_ratio(row.step_ms, last.step_ms), _ratio(row.peak_bytes, last.peak_bytes)))
+        found.append((_ratio(row.step_ms, last.step_ms), _ratio(row.peak_bytes, last.peak_bytes)))
     return found
 
 
@@ -195,9 +187,8 @@ def slopes(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
     """
     found = {}
     for name in dict.fromkeys(row.implementation for row in rows):
-        done = sorted(
-            (row for row in rows if row.implementation == name and row.state == "done"), key=lambda row: row.n
-        )[-SLOPE_ROWS:]
+        done = [row for row in rows if row.implementation == name and row.state == "done"]
+        done = sorted(done, key=lambda row: row.n)[-SLOPE_ROWS:]
         found[name] = {
             "time": slope([(row.n, row.step_ms) for row in done if row.step_ms]),
             "bytes": slope([(row.n, row.peak_bytes) for row in done if row.peak_bytes]),
@@ -209,7 +200,4 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
     """Of the straight line through log(points), by least squares; None with fewer than two."""
     if len({x for x, _ in points}) < 2:
         return None
-    xs, ys = [log2(x) for x, _ in points], [log2(y) for _, y in points]
-    middle, height = sum(xs) / len(xs), sum(ys) / len(ys)
-    along = sum((x - middle) ** 2 for x in xs)
-    return sum((x - middle) * (y - height) for x, y in zip(xs, ys, strict=True)) / along
+    return linear_regression([log2(x) for x, _ in points], [log2(y) for _, y in points]).slope

@@ -21,15 +21,17 @@ from engine.memory_wall.setting import (
     Setting,
     at_most,
     check_implementation,
-    check_range,
     largest_tensor_bytes,
 )
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 
-BLOCKS = (
-    3  # of ``chunked``, the last ones, stand for all: what is left over, and two whole ones on the way back
-)
+BLOCKS = 3  # of ``chunked`` the last stand for all: what is left over, and two whole ones on the way back
 _CHAPTER = Setting()
+
+
+class TooLarge(InvalidInput):
+    """More bytes than 64 bits count."""
 
 
 @lru_cache(maxsize=4096)
@@ -38,13 +40,13 @@ def predicted_bytes(n: int, implementation: str, setting: Setting = _CHAPTER, de
 
     device: whose kernel ``fused`` is predicted for. For one that is not there torch assumes the one that
     stores the scores; "cpu" stands for any that has a kernel of its own.
-    Raises InvalidInput: when n is out of range or there is no such implementation.
-    OverflowError: when a tensor would have more bytes than 64 bits count.
+    Raises InvalidInput: when n is out of range or there is no such implementation; TooLarge: when a tensor
+        would have more bytes than 64 bits count.
     """
     check_range("n", n, 1, MAX_TOKENS)
     check_implementation(implementation)
     if largest_tensor_bytes(n, implementation, setting) >= 2**63:
-        raise OverflowError(f"{implementation} at n = {n:,} has more bytes than 64 bits count.")
+        raise TooLarge(f"{implementation} at n = {n:,} has more bytes than 64 bits count.")
     with FakeTensorMode(), LiveBytes() as live:
         x, weights = draw(n, setting, device)
         step(implementation, x, weights, setting, BLOCKS)
@@ -73,7 +75,7 @@ def longest(
     def over(n: int) -> float:
         try:
             return predicted_bytes(n, implementation, setting, device) - room
-        except OverflowError:
+        except TooLarge:
             return float("inf")
 
     return largest(over, min(MAX_TOKENS, at_most(room, implementation, setting)))
@@ -112,7 +114,7 @@ def predictions(
     """Bytes of each task, and the longest n of these implementations on cards of so many GB (2^30 bytes).
 
     About 15 ms a task, and up to a second a card.
-    Raises InvalidInput, OverflowError: as ``predicted_bytes`` and ``longest``.
+    Raises InvalidInput, TooLarge: as ``predicted_bytes`` and ``longest``.
     """
     return Predictions(
         tuple(Predicted(n, name, predicted_bytes(n, name, setting, device)) for n, name in tasks),

@@ -1,8 +1,6 @@
 """What can be predicted of the layer, as values; ``predict.py`` finds them. Imports no torch."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -29,11 +27,3 @@ class Predictions:
 
     rows: tuple[Predicted, ...] = ()
     longest: tuple[Longest, ...] = ()
-
-    @classmethod
-    def from_dict(cls, written: Mapping[str, Any]) -> "Predictions":
-        """From ``asdict``, perhaps through JSON."""
-        return cls(
-            tuple(Predicted(**row) for row in written["rows"]),
-            tuple(Longest(**row) for row in written["longest"]),
-        )

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -158,8 +158,7 @@ def machine_free_bytes() -> int:
     return free
 
 
-def loading(workers: Sequence[Worker], stop: Stop) -> Iterator[None]:
-    """Wait until all are ready or gone; ends early when ``stop()`` says so. Yields between looks."""
+def wait_for(workers: Sequence[Worker], stop: Stop) -> None:
+    """Until all are ready or gone; ends early when ``stop()`` says so."""
     while not stop() and not all(worker.loaded for worker in workers):
         time.sleep(POLL_SECONDS)
-        yield

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isqrt
 
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 
 IMPLEMENTATIONS = ("explicit", "fused", "chunked", "projections")
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
@@ -72,12 +73,6 @@ CHAPTER = (
     ChapterRow(16384, None, None, 8192.0, None),
 )
 CHAPTER_EXPONENTS = {"time": 1.91, "bytes": 1.87}  # log-log slopes of its last four measured rows
-
-
-def check_range(name: str, value: int, low: int, high: int) -> None:
-    """Raises InvalidInput: when a number is out of range; the message gives got and allowed."""
-    if not low <= value <= high:
-        raise InvalidInput(f"{name} is {value:,}; allowed: a whole number from {low:,} to {high:,}.")
 
 
 def check_implementation(name: str) -> str:

@@ -3,13 +3,12 @@
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from engine.memory_wall.plan import Plan, Row, Task
-from engine.memory_wall.predictions import Predictions
-from engine.memory_wall.process import Guard, Stop, Worker, loading
+from engine.memory_wall.process import Guard, Stop, Worker, wait_for
 from engine.memory_wall.setting import WORKSPACE_BYTES, Setting, closed_form
 from engine.system.cores import usable_cores
 from engine.system.errors import Unavailable
@@ -23,16 +22,6 @@ WORKER = (sys.executable, "-m", "engine.memory_wall.worker")
 Predictor = Callable[[Setting, Sequence[Task], str], list[str]]
 
 
-def never() -> bool:
-    """For whoever does not want to cancel."""
-    return False
-
-
-def alone() -> int:
-    """For whoever trains nothing beside."""
-    return 0
-
-
 def predict_command(setting: Setting, tasks: Sequence[Task], device: str) -> list[str]:
     """What to start to predict the bytes of tasks; it prints ``Predictions`` as one line of JSON."""
     arguments = {"setting": asdict(setting), "tasks": tasks, "device": device}
@@ -42,10 +31,10 @@ def predict_command(setting: Setting, tasks: Sequence[Task], device: str) -> lis
 def measure(
     plan: Plan,
     folder: Path,
-    stop: Stop = never,
+    stop: Stop = lambda: False,
     *,
     known: Collection[Row] = (),
-    runs_beside: Callable[[], int] = alone,
+    runs_beside: Callable[[], int] = lambda: 0,
     guard: Guard | None = None,
     worker: Sequence[str] = WORKER,
     predictor: Predictor = predict_command,
@@ -78,20 +67,16 @@ def _guard(plan: Plan) -> Guard:
     return Guard(plan.budget_bytes + plan.budget_bytes // 4 + GUARD_BYTES)
 
 
+@dataclass
 class _Sweep:
-    def __init__(
-        self,
-        plan: Plan,
-        folder: Path,
-        stop: Stop,
-        runs_beside: Callable[[], int],
-        guard: Guard,
-        worker: Sequence[str],
-    ) -> None:
-        self._plan, self._folder, self._stop, self._guard = plan, folder, stop, guard
-        self._runs_beside, self._command = runs_beside, worker
-        self._workers: dict[Task, Worker] = {}
-        self._predicted: dict[Task, int] = {}
+    plan: Plan
+    folder: Path
+    stop: Stop
+    runs_beside: Callable[[], int]
+    guard: Guard
+    command: Sequence[str]
+    workers: dict[Task, Worker] = field(default_factory=dict)
+    predicted: dict[Task, int] = field(default_factory=dict)
 
     def rows(self, tasks: Sequence[Task], predictor: Worker) -> Iterator[Row]:
         beyond = set[str]()
@@ -101,68 +86,57 @@ class _Sweep:
                 if name in beyond:
                     continue
                 row = Row(n=n, implementation=name, state="running")
-                if task not in self._workers:
+                if task not in self.workers:
                     self._load([one for one in tasks[index:] if one[1] not in beyond])
-                for _ in loading([predictor, *self._workers.values()], self._stop):
-                    pass
-                if self._stop():
+                wait_for([predictor, *self.workers.values()], self.stop)
+                if self.stop():
                     yield replace(row, state="cancelled", reason=CANCELLED)
                     return
                 self._learn(predictor, len(tasks))
-                row = replace(
-                    row, predicted_bytes=self._predicted[task], closed_form_bytes=self._closed(task)
-                )
-                yield row
-                row = self._measured(task, row)
-                yield row
+                predicted, closed = self.predicted[task], self._closed(task)
+                yield (row := replace(row, predicted_bytes=predicted, closed_form_bytes=closed))
+                yield (row := self._measured(task, row))
                 if row.state == "cancelled":
                     return
                 if row.state == "out of memory":
                     beyond.add(name)
         finally:
-            for worker in [predictor, *self._workers.values()]:
+            for worker in [predictor, *self.workers.values()]:
                 worker.end()
 
     def _load(self, coming: Sequence[Task]) -> None:
         """Start the next few together, so that no one loads while another is timed."""
+        threads = self.plan.threads or usable_cores()
         for n, name in coming[: min(LOADED_AT_ONCE, usable_cores())]:
-            plan = self._plan
-            task = {
-                "n": n,
-                "implementation": name,
-                "setting": asdict(plan.setting),
-                "device": plan.device,
-                "threads": plan.threads or usable_cores(),
-                "timed": plan.timed,
-                "address_space_bytes": plan.address_space_bytes,
-            }
-            command = [*self._command, "--json", json.dumps(task)]
-            self._workers[n, name] = Worker(command, self._folder, f"{n}-{name}")
+            own = replace(self.plan, tokens=(n,), implementations=(name,), threads=threads)
+            command = [*self.command, "--json", json.dumps(asdict(own))]
+            self.workers[n, name] = Worker(command, self.folder, f"{n}-{name}")
 
     def _learn(self, predictor: Worker, count: int) -> None:
-        if self._predicted:
+        if self.predicted:
             return
         for line in predictor.lines():
-            for row in Predictions.from_dict(line).rows:
-                self._predicted[row.n, row.implementation] = row.predicted_bytes + self._plan.workspace_bytes
-        if len(self._predicted) < count:
+            for row in line["rows"]:
+                size = row["predicted_bytes"] + self.plan.workspace_bytes
+                self.predicted[row["n"], row["implementation"]] = size
+        if len(self.predicted) < count:
             why = predictor.last_words() or "the process was killed"
             raise Unavailable(f"The bytes cannot be predicted: {why.rstrip('.')}.")
 
     def _closed(self, task: Task) -> int | None:
         n, name = task
-        if name != "explicit" or self._plan.setting.backward:
+        if name != "explicit" or self.plan.setting.backward:
             return None
-        return closed_form(n, self._plan.setting, self._plan.workspace_bytes)
+        return closed_form(n, self.plan.setting, self.plan.workspace_bytes)
 
     def _measured(self, task: Task, row: Row) -> Row:
-        worker = self._workers.pop(task)
+        worker = self.workers.pop(task)
         try:
             allowed, whose = self._allowed()
-            sure = allowed is not None and self._predicted[task] < SURE_SHARE * allowed
+            sure = allowed is not None and self.predicted[task] < SURE_SHARE * allowed
             limits = {"allowed_bytes": allowed, "beforehand": not sure}
-            beside = self._runs_beside()
-            end = worker.work(limits, self._stop, self._guard)
+            beside = self.runs_beside()
+            end = worker.work(limits, self.stop, self.guard)
         finally:
             worker.end()
         needed = (worker.said("end") or {}).get("needed_bytes")
@@ -175,10 +149,10 @@ class _Sweep:
 
     def _allowed(self) -> tuple[int | None, str]:
         """Bytes that a worker may take, None where the device itself says; and whose limit it is."""
-        budget = self._plan.budget_bytes
-        if self._plan.device == "cuda":
+        budget = self.plan.budget_bytes
+        if self.plan.device == "cuda":
             return budget, "the budget allows"
-        room = self._guard.room_bytes()
+        room = self.guard.room_bytes()
         if budget is not None and budget - WORKSPACE_BYTES <= room:
             return budget - WORKSPACE_BYTES, "the budget allows"
         return room, "this machine can give now and stay usable"

@@ -37,12 +37,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY)
 
 
-def first_line(error: BaseException) -> str:
-    """An exception's type and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
 def end_of(told: dict[str, Any] | None, code: int, killed: str | None, kernel_kills: int, last: str) -> End:
     """Judge one that is gone.
 

@@ -1,4 +1,4 @@
-"""One n of one implementation, measured: ``python -m engine.memory_wall.worker --json TASK``.
+"""One n of one implementation, measured: ``python -m engine.memory_wall.worker --json PLAN``.
 
 A process of its own, so that nothing else falls with it. It loads, says "ready", waits for a line on stdin
 that says how much it may take, measures, and ends. What it finds goes out as lines of JSON:
@@ -25,9 +25,10 @@ import torch
 
 from engine.memory_wall.live_bytes import OutOfMemory
 from engine.memory_wall.meters import Measurement, measure_bytes, measure_time
-from engine.memory_wall.setting import DEVICES, Setting, check_implementation, check_range
-from engine.memory_wall.verdict import first_line, is_out_of_memory
-from engine.system.errors import InvalidInput
+from engine.memory_wall.plan import Plan
+from engine.memory_wall.verdict import is_out_of_memory
+from engine.system.cores import usable_cores
+from engine.system.errors import first_line
 
 LONGEST_LINE = 65_536
 
@@ -35,24 +36,18 @@ LONGEST_LINE = 65_536
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit code: 0 measured, 1 not (the last line says why), 2 wrong arguments.
 
-    TASK: an object with "n", "implementation", "setting" (of ``Setting``), "device", "threads", and perhaps
-    "timed" (false: bytes only) and "address_space_bytes" (a limit of the kernel above what is taken now).
+    PLAN: a ``Plan`` of one n and one implementation, with its number of threads.
     """
     parser = argparse.ArgumentParser(prog="python -m engine.memory_wall.worker")
-    parser.add_argument("--json", required=True, metavar="TASK", help="one JSON object; see the docstring")
+    parser.add_argument("--json", required=True, metavar="PLAN", help="one JSON object; see the docstring")
     try:
-        task = json.loads(parser.parse_args(arguments).json)
+        plan = Plan.from_dict(json.loads(parser.parse_args(arguments).json))
+        ((n, implementation),) = plan.tasks
         measurement = Measurement(
-            n=int(task["n"]),
-            implementation=check_implementation(task["implementation"]),
-            setting=Setting(**task["setting"]),
-            device=task["device"],
+            n=n, implementation=implementation, setting=plan.setting, device=plan.device
         )
-        check_range("n", measurement.n, 1, 2**31)
-        if measurement.device not in DEVICES:
-            raise InvalidInput(f"device is {measurement.device!r}; allowed: {', '.join(DEVICES)}.")
-        torch.set_num_threads(int(task["threads"]))
-    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        torch.set_num_threads(plan.threads or usable_cores())
+    except (ValueError, TypeError, AttributeError, RuntimeError) as error:
         print(first_line(error), file=sys.stderr)
         return 2
     _say(event="ready")
@@ -61,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     try:
-        limit_address_space(task.get("address_space_bytes"))
-        _measure(measurement, limits, timed=task.get("timed", True))
+        limit_address_space(plan.address_space_bytes)
+        _measure(measurement, limits, timed=plan.timed)
     except BaseException as error:
         _say(event="end", **_end(error))
         return 1
@@ -85,7 +80,7 @@ def _end(error: BaseException) -> dict[str, Any]:
         said = f"It needs {error}."
         return {"state": "out of memory", "reason": said, "needed_bytes": error.needed_bytes}
     state = "out of memory" if is_out_of_memory(error) else "failed"
-    return {"state": state, "reason": f"{first_line(error).rstrip('.')}."}
+    return {"state": state, "reason": f"{first_line(error)}."}
 
 
 def limit_address_space(more_bytes: int | None) -> None:

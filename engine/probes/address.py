@@ -1,15 +1,19 @@
 """Where the warm worker of a data folder is met, how it is started, and how it is ended. Imports no torch.
 
-The folder of a worker lies among the system's temporary files, for the path of a socket must be short. It is
-the owner's alone: key, a secret that both sides prove to know; pid.json, whose process listens; lock, for
-starting; log, of the newest worker.
+The folder of a worker lies among the system's temporary files, for the path of a socket must be short, and is
+its user's alone: key, a secret that both sides prove to know; pid.json, whose process listens; log, of the
+newest worker. It goes when the worker ends, that of a killed one when another starts. By a lock beside the
+folders one at a time is started or taken away.
 A worker belongs to one data folder, one checkout and one state of its code: another code has another worker.
 """
 
+import errno
 import hashlib
 import json
 import os
 import secrets
+import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -26,8 +30,8 @@ import psutil
 from engine.system import files, paths
 from engine.system.errors import Unavailable
 
-LONGEST = 60  # characters of the folder's own folder, so that a socket in it stays under 100
-START_SECONDS = 30.0
+LONGEST = 50  # characters of the temporary folder's path, so that a socket's stays under 100
+START_SECONDS, END_SECONDS = 30.0, 5.0
 COMMAND = (sys.executable, "-m", "engine.probes.worker")
 
 
@@ -51,22 +55,27 @@ class Address:
     def here(cls) -> "Address":
         """That of this data folder and code."""
         of = "\0".join((str(paths.HOME), str(paths.ROOT), code_digest()))
-        name = hashlib.sha256(of.encode()).hexdigest()[:16]
         temporary = Path(tempfile.gettempdir())
         if len(str(temporary)) > LONGEST and sys.platform != "win32":
             temporary = Path("/tmp")
-        folder = temporary / f"attention-lab-{name}"
-        at = rf"\\.\pipe\attention-lab-{name}" if sys.platform == "win32" else str(folder / "socket")
-        return cls(folder, at)
+        whose = "attention-lab" if sys.platform == "win32" else f"attention-lab-{os.getuid()}"
+        return cls.of(temporary / whose / hashlib.sha256(of.encode()).hexdigest()[:16])
+
+    @classmethod
+    def of(cls, folder: Path) -> "Address":
+        """That of a worker's folder."""
+        pipe = sys.platform == "win32"
+        return cls(folder, rf"\\.\pipe\attention-lab-{folder.name}" if pipe else str(folder / "socket"))
 
     def prepare(self) -> None:
         """Make the folder, or see that it is this user's alone. Raises Unavailable: when it is not."""
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        if sys.platform == "win32":  # temporary files are the user's own there
-            return
-        found = self.folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            raise Unavailable(f"{self.folder} belongs to somebody else, or is open to others: remove it.")
+        for folder in (self.folder.parent, self.folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if sys.platform == "win32":  # temporary files are the user's own there
+                continue
+            state = folder.lstat()
+            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
+                raise Unavailable(f"{folder} belongs to somebody else, or is open to others: remove it.")
 
     def key(self) -> bytes:
         """The secret; made by whoever asks first. Raises OSError: when it cannot be written."""
@@ -98,14 +107,18 @@ class Address:
         Raises Unavailable: when none comes up.
         """
         self.prepare()
-        with filelock.FileLock(self.folder / "lock"):
+        with self._lock():
+            self.prepare()  # a worker that ended may have taken it away
             self.key()
             if self.worker() and self._listens():
                 return
             self._clear()
+            for folder in self.folder.parent.iterdir():
+                if folder != self.folder and Address.of(folder).gone():
+                    shutil.rmtree(folder, ignore_errors=True)
             log = (self.folder / "log").open("wb")
             process = subprocess.Popen(
-                [*COMMAND, "--parent", str(os.getpid())],
+                [*COMMAND, str(os.getpid())],
                 cwd=paths.ROOT,
                 env={**os.environ, **_ENVIRONMENT, "ATTENTION_LAB_HOME": str(paths.HOME)},
                 stdin=subprocess.DEVNULL,
@@ -129,6 +142,29 @@ class Address:
         for name in ("pid.json", "socket"):
             with suppress(OSError):
                 (self.folder / name).unlink()
+
+    def gone(self) -> bool:
+        """Whether a worker was here and certainly is no more: no such process, and nobody at its socket."""
+        if self.worker() or not (self.folder / "pid.json").is_file():
+            return False
+        if sys.platform == "win32":
+            return True
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.settimeout(1.0)
+            return caller.connect_ex(self.at) in (errno.ECONNREFUSED, errno.ENOENT)
+
+    def close(self) -> None:
+        """End the worker and take its folder away; a worker that ends does the latter itself."""
+        if (worker := self.worker()) and worker.pid != os.getpid():
+            end(worker)
+        if not self.folder.is_dir():
+            return
+        with suppress(filelock.Timeout, OSError), self._lock(END_SECONDS):
+            if not (worker := self.worker()) or worker.pid == os.getpid():  # no other has been started here
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _lock(self, seconds: float = -1) -> filelock.BaseFileLock:
+        return filelock.FileLock(self.folder.parent / "lock", timeout=seconds)
 
     def _listens(self) -> bool:
         return sys.platform == "win32" or (self.folder / "socket").exists()

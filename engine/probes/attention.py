@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.chapter.variants import HEAD_ADDED
+from engine.circuits.capture import parts_of, run
 from engine.data import corpus
 from engine.models.mixers import CausalSelfAttention, future
 from engine.models.transformer import Transformer
@@ -37,28 +38,17 @@ def captured(model: Transformer, text: str) -> list[Capture]:
     vocabulary = corpus.shipped_vocabulary()
     ids = token_ids(vocabulary, text, model.config.max_positions)
     pieces = tuple(vocabulary.pieces(ids))
-    return [_stages(mixer, x, pieces) for mixer, x in _inputs(model, ids)]
-
-
-def _inputs(model: Transformer, ids: list[int]) -> list[tuple[CausalSelfAttention, Tensor]]:
-    """Each attention layer and what it reads, caught on the way through the whole model."""
-    caught: list[tuple[CausalSelfAttention, Tensor]] = []
     layers = [module for module in model.modules() if isinstance(module, CausalSelfAttention)]
     if not layers:
         raise InvalidInput(f"A model of mixer {model.config.mixer!r} has no queries and keys to look into.")
-    hooks = [layer.register_forward_pre_hook(lambda m, read: caught.append((m, read[0]))) for layer in layers]
-    try:
-        model(torch.tensor([ids]))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return caught
+    blocks = run(model, torch.tensor([ids])).blocks
+    return [_stages(layer, block.read, pieces) for layer, block in zip(layers, blocks, strict=True)]
 
 
 def _stages(mixer: CausalSelfAttention, x: Tensor, pieces: tuple[str, ...]) -> Capture:
     q, k = mixer.queries_and_keys(x)
     scaled, weights = mixer.scores(x), mixer.attention_weights(x)
-    values = mixer.W_V(x).view(*x.shape[:-1], mixer.n_head, mixer.d_head).transpose(1, 2)
+    values = parts_of(mixer, x)[1]
     masked = future(scaled) if mixer.causal else torch.zeros(scaled.shape[-2:], dtype=torch.bool)
     stages = {
         "x": x,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.chapter.variants import BLOCK
+from engine.circuits import capture
 from engine.models.block import FeedForward
 from engine.models.mixers import CausalSelfAttention
 from engine.models.transformer import Transformer
@@ -32,9 +33,8 @@ def parts_of(model: Transformer) -> tuple[CausalSelfAttention, FeedForward]:
 
     Raises InvalidInput: when it lacks one of them.
     """
-    modules = list(model.modules())
-    attention = next((part for part in modules if isinstance(part, CausalSelfAttention)), None)
-    feed_forward = next((part for part in modules if isinstance(part, FeedForward)), None)
+    attention = next((part for part in model.modules() if isinstance(part, CausalSelfAttention)), None)
+    feed_forward = next((part for part in model.modules() if isinstance(part, FeedForward)), None)
     if attention is None or feed_forward is None:
         raise InvalidInput("the model has no block of attention and feed-forward; needed: one of each.")
     return attention, feed_forward
@@ -47,9 +47,8 @@ def frozen(attention: CausalSelfAttention, weights: Tensor) -> Layer:
     """
 
     def layer(x: Tensor) -> Tensor:
-        values = attention.W_V(x).view(*x.shape[:-1], attention.n_head, attention.d_head).transpose(1, 2)
-        mixed: Tensor = attention.W_O((weights @ values).transpose(1, 2).flatten(2))
-        return mixed
+        _, values, output, bias = capture.parts_of(attention, x)
+        return torch.einsum("bhtk,dhk->btd", weights @ values, output) + bias
 
     return layer
 
@@ -137,23 +136,19 @@ def promises(width: int, seed: int) -> Promises:
             return y
 
         short = x[:, :SHORT]
-        whole = output(short)
-        alone = output(short[:1])
-        longer = output(x)[:, :SHORT]
+        whole, alone, longer = output(short), output(short[:1]), output(x)[:, :SHORT]
+        single = _refusal(output, short[:1, :1])
         norm.train(not training)
-        otherwise = output(short)
-        norm.train(training)
         found.append(
             Promise(
                 norm=name,
                 batch=_largest(alone - whole[:1]),
                 running=sum(b.numel() for b in norm.buffers()),
-                mode=_largest(otherwise - whole),
+                mode=_largest(output(short) - whole),
                 length=_largest(longer - whole),
-                single=_refusal(output, short[:1, :1]),
+                single=single,
             )
         )
-        norm.load_state_dict(kept)
     return Promises(rows=found, examples=EXAMPLES, short=SHORT, long=LONG, seen=SEEN)
 
 

@@ -68,11 +68,7 @@ kept = _Kept()
 
 
 def ask(
-    probe: Probe[R],
-    *,
-    reader: str = "",
-    meanwhile: Callable[[], object] = lambda: None,
-    **arguments: Any,
+    probe: Probe[R], *, reader: str = "", meanwhile: Callable[[], object] = lambda: None, **arguments: Any
 ) -> Answer[R]:
     """What a probe finds. A worker that is killed or hangs is replaced, and asked once more.
 

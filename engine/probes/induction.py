@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.circuits import capture
-from engine.circuits.induction import FOUND, by_position, head_scores, pair_of, partners_of
+from engine.circuits.induction import FOUND, head_scores, pair_of, partners_of
 from engine.circuits.interventions import Intervention, MeanHeads, ZeroHeads
 from engine.circuits.results import Head, HeadScores
 from engine.circuits.trials import logits_of_each
@@ -24,20 +24,13 @@ from engine.data.languages import shelf
 from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import WITHOUT_HEADS, ModelConfig
 from engine.models.transformer import Transformer
-from engine.probes.models import for_the_reader, trained
-from engine.probes.results.induction import (
-    Ablation,
-    AllAlike,
-    Formation,
-    Growing,
-    InText,
-    InTexts,
-    Maps,
-    Without,
-)
+from engine.probes.models import for_the_reader, held_out, trained
+from engine.probes.results import induction as results
+from engine.probes.schemes import losses_by_position
 from engine.runs.spec import RunSpec
 from engine.system import files
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 
 SCORED = 64  # sequences on which the heads of every kept step are scored
 PASSAGES, LONGEST, SHORTEST = 64, 128, 16  # of a text: how many, their tokens, and those before a repeat
@@ -76,25 +69,23 @@ def formed_at(steps: Sequence[int], scores: Sequence[HeadScores]) -> int | None:
     return found
 
 
-def all_alike(ids: Tensor, vocab_size: int) -> AllAlike:
+def all_alike(ids: Tensor, vocab_size: int) -> results.AllAlike:
     """The scores of a head that looks at all it sees alike. shape: (B, T)"""
     config = ModelConfig(vocab_size=vocab_size, d_model=4, n_layer=1, mixer="average", connection="add")
     scores = head_scores(Transformer(config).eval(), ids)
-    return AllAlike(scores.previous_token[0][0], scores.prefix_matching[0][0])
+    return results.AllAlike(scores.previous_token[0][0], scores.prefix_matching[0][0])
 
 
-def formation(run: Path) -> Formation:
+def formation(run: Path) -> results.Formation:
     """Both scores of every head at every kept step, the step from which on a pair stands, and who has a role
     at the end.
     """
     spec, language = trained_on(run)
     ids = torch.from_numpy(language.unseen_rows(spec.seed)[:SCORED])[:, :-1]  # what a model reads of each
-    steps, scores = list[int](), list[HeadScores]()
-    for step, model in kept_models(run):
-        steps.append(step)
-        scores.append(head_scores(model, ids))
+    by_step = {step: head_scores(model, ids) for step, model in kept_models(run)}
+    steps, scores = list(by_step), list(by_step.values())
     previous, matching = partners_of(scores[-1])
-    return Formation(
+    return results.Formation(
         steps=steps,
         scores=scores,
         pairs=[pair_of(at) for at in scores],
@@ -108,18 +99,16 @@ def formation(run: Path) -> Formation:
     )
 
 
-def maps(run: Path, period: int) -> Maps:
+def maps(run: Path, period: int) -> results.Maps:
     """Every head's attention on one sequence, a word said twice, at every kept step.
 
     Raises InvalidInput: when the period is out of range, and as ``kept_models``.
     """
     spec, language = trained_on(run)
-    if not language.shortest <= period <= language.longest:
-        allowed = f"{language.shortest} to {language.longest} tokens"
-        raise InvalidInput(f"the period is {period}; allowed: {allowed}.")
+    check_range("the period", period, language.shortest, language.longest)
     word = language.halved_rows(spec.seed, 1)[:, :period]
     ids = torch.from_numpy(np.concatenate([word, word], axis=1))
-    found = Maps([language.words[token] for token in ids[0].tolist()], [], [], [])
+    found = results.Maps([language.words[token] for token in ids[0].tolist()], [], [], [])
     for step, model in kept_models(run):
         blocks = capture.run(model, ids).blocks
         found.steps.append(step)
@@ -153,48 +142,31 @@ class Continued:
         right = torch.cat(parts, dim=1) == self.wanted
         return right.flatten(1).double().mean(dim=1).tolist()
 
-    def without(self, *sets: Sequence[Head]) -> list[Without]:
+    def without(self, *sets: Sequence[Head]) -> list[results.Without]:
         """What is left when these heads add nothing, or what they add on average."""
         taken = [frozenset(heads) for heads in sets]
         with for_the_reader():  # a model has only so many heads
             zero = self.accuracy(*([ZeroHeads(heads)] for heads in taken))
             mean = self.accuracy(*([MeanHeads(heads, self.means)] for heads in taken))
-        return [Without(list(heads), *left) for heads, *left in zip(sets, zero, mean, strict=True)]
+        return [results.Without(list(heads), *left) for heads, *left in zip(sets, zero, mean, strict=True)]
 
-    def growing(self, heads: Sequence[Head], scores: list[list[float]]) -> list[Growing]:
+    def growing(self, heads: Sequence[Head], scores: list[list[float]]) -> list[results.Growing]:
         """These heads set to zero one after another, the highest score first."""
         order = sorted(heads, key=lambda head: -scores[head.block][head.head])
         firsts = [order[:count] for count in range(1, len(order) + 1)]
         if not firsts:
             return []
         left = self.accuracy(*([ZeroHeads(frozenset(taken))] for taken in firsts))
-        return [Growing(taken, share) for taken, share in zip(firsts, left, strict=True)]
+        return [results.Growing(taken, share) for taken, share in zip(firsts, left, strict=True)]
 
 
-def ablate(weights: Path, seed: int = 0) -> Ablation:
+def ablate(weights: Path, seed: int = 0) -> results.Ablation:
     """What is left of the accuracy without each head, and without all that share a role or have none.
 
     seed: of the sequences.
     Raises InvalidInput: when the model reads another language, and as ``trained``.
     """
-    return ablation_of(trained(weights), seed)
-
-
-def ablate_chosen(weights: Path, heads: list[Head], seed: int = 0) -> Without:
-    """What is left without these heads. Raises InvalidInput: as ``ablate``, and when the model lacks one."""
     model = trained(weights)
-    return Continued(model, _unseen(model, seed), INDUCTION.known_all).without(heads)[0]
-
-
-def _unseen(model: Transformer, seed: int) -> NDArray[np.int64]:
-    if len(INDUCTION.words) != model.config.vocab_size:
-        words = f"{len(INDUCTION.words)}, of {INDUCTION.kind}"
-        raise InvalidInput(f"the model has {model.config.vocab_size} tokens; allowed: {words}.")
-    return INDUCTION.unseen_rows(seed)
-
-
-def ablation_of(model: Transformer, seed: int) -> Ablation:
-    """``ablate`` of a model at hand."""
     rows = _unseen(model, seed)
     late, early = (Continued(model, rows, at) for at in (INDUCTION.known_all, INDUCTION.known_nothing))
     scores = head_scores(model, late.ids)
@@ -204,7 +176,7 @@ def ablation_of(model: Transformer, seed: int) -> Ablation:
     sets = {"previous": previous, "matching": matching, "others": idle}
     named = {name: heads for name, heads in sets.items() if heads}
     left = late.without(*([head] for head in every), *named.values())
-    return Ablation(
+    return results.Ablation(
         accuracy=late.accuracy([])[0],
         early_accuracy=early.accuracy([])[0],
         pair=pair_of(scores),
@@ -222,16 +194,29 @@ def ablation_of(model: Transformer, seed: int) -> Ablation:
     )
 
 
-def in_texts(models: dict[str, Path], text: str = corpus.TINYSHAKESPEARE, seed: int = 0) -> InTexts:
+def ablate_chosen(weights: Path, heads: list[Head], seed: int = 0) -> results.Without:
+    """What is left without these heads. Raises InvalidInput: as ``ablate``, and when the model lacks one."""
+    model = trained(weights)
+    return Continued(model, _unseen(model, seed), INDUCTION.known_all).without(heads)[0]
+
+
+def _unseen(model: Transformer, seed: int) -> NDArray[np.int64]:
+    if len(INDUCTION.words) != model.config.vocab_size:
+        words = f"{len(INDUCTION.words)}, of {INDUCTION.kind}"
+        raise InvalidInput(f"the model has {model.config.vocab_size} tokens; allowed: {words}.")
+    return INDUCTION.unseen_rows(seed)
+
+
+def in_texts(models: dict[str, Path], text: str = corpus.TINYSHAKESPEARE, seed: int = 0) -> results.InTexts:
     """The scores of models of a text, by a name. Raises InvalidInput: as ``in_text``, ``trained``."""
     with for_the_reader():
         read = corpus.load(text)
         rows = [in_text(name, trained(path), read, seed) for name, path in models.items()]
-    return InTexts(rows, read.title, PASSAGES)
+    return results.InTexts(rows, read.title, PASSAGES)
 
 
 @torch.no_grad()
-def in_text(name: str, model: Transformer, text: corpus.Corpus, seed: int) -> InText:
+def in_text(name: str, model: Transformer, text: corpus.Corpus, seed: int) -> results.InText:
     """The scores of a model of a text, on random tokens that repeat and on that text's held-out part, and
     what it gains on either by having read the same before (``gain``).
 
@@ -241,10 +226,10 @@ def in_text(name: str, model: Transformer, text: corpus.Corpus, seed: int) -> In
     if model.config.mixer in WITHOUT_HEADS:
         raise ValueError(f"a model of mixer {model.config.mixer!r} has no heads; needed: some that look.")
     length = min(LONGEST, model.config.max_positions)
-    random, passages = repeats(model.config.vocab_size, length, seed), held_out(text, length)
+    random, passages = repeats(model.config.vocab_size, length, seed), passages_of(text, length)
     on_random = head_scores(model, random)
     words = repeats(model.config.vocab_size, length, seed, once=True)
-    return InText(
+    return results.InText(
         model=name,
         layers=model.config.n_layer,
         pair=pair_of(on_random),
@@ -264,10 +249,10 @@ def gain(model: Transformer, said: Tensor) -> float:
     The tokens and their positions are equal in both, so what differs is the repetition alone.
     """
     behind_others, behind_themselves = (
-        by_position(model, torch.cat([before, said], dim=1)).losses_nats[said.shape[1] :]
+        losses_by_position(model, torch.cat([before, said], dim=1))[said.shape[1] :].mean()
         for before in (said.roll(1, dims=0), said)
     )
-    return (sum(behind_others) - sum(behind_themselves)) / len(behind_others)
+    return (behind_others - behind_themselves).item()
 
 
 def repeats(vocab_size: int, length: int, seed: int, *, once: bool = False) -> Tensor:
@@ -287,12 +272,12 @@ def repeats(vocab_size: int, length: int, seed: int, *, once: bool = False) -> T
     return words[:, :length] if once else words.gather(1, torch.arange(length) % periods)
 
 
-def held_out(text: corpus.Corpus, length: int) -> Tensor:
+def passages_of(text: corpus.Corpus, length: int) -> Tensor:
     """Passages of the held-out part, spread evenly. shape: -> (B, T)
 
     Raises ValueError: when it has fewer tokens than one passage.
     """
-    ids = torch.from_numpy(text.held_out_ids.astype("int64"))
+    ids = held_out(text)
     if len(ids) < length:
         raise ValueError(f"the held-out part has {len(ids)} tokens; needed: {length}.")
     starts = torch.linspace(0, len(ids) - length, PASSAGES).long()

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from engine.data import corpus
 from engine.models.mixers import future
-from engine.models.transformer import Transformer
-from engine.probes.models import for_the_reader, trained
+from engine.probes.models import for_the_reader, held_out, trained
 from engine.probes.results.leaks import Constant, EmptyRow, Sample
+from engine.probes.schemes import last_loss
 from engine.system.errors import InvalidInput
 from engine.training.evaluation import perplexity
 from engine.training.generation import continued
@@ -132,12 +132,10 @@ def _empty_row(way: str, attend: Attend) -> EmptyRow:
     y = attend(layer)
     others = torch.arange(TOKENS) != EMPTY_ROW
     y[others].sum().backward()
-    incoming = layer.module.in_proj_weight.grad
+    incoming, outgoing = layer.module.in_proj_weight.grad, layer.module.out_proj.weight.grad
     assert incoming is not None
-    gradients = dict(zip(("W_Q", "W_K", "W_V"), incoming.chunk(3), strict=True))
-    outgoing = layer.module.out_proj.weight.grad
     assert outgoing is not None
-    gradients["W_O"] = outgoing
+    gradients = dict(zip(("W_Q", "W_K", "W_V", "W_O"), (*incoming.chunk(3), outgoing), strict=True))
     return EmptyRow(
         way=way,
         output=y[EMPTY_ROW].tolist(),
@@ -177,21 +175,6 @@ def sample(weights: Path, corpus_id: str, prompt: str, seed: int) -> Sample:
     if not 1 <= len(ids) <= limit:
         raise InvalidInput(f"The prompt has {len(ids)} tokens; allowed: 1 to {limit}.")
     written = continued(model, text, ids, tokens=SAMPLE_TOKENS, seed=seed)
-    held_out = torch.from_numpy(text.held_out_ids.astype("int64"))
-    return Sample(written, perplexity(blind_loss(model, held_out)))
-
-
-@torch.inference_mode()
-def blind_loss(model: Transformer, held_out: Tensor) -> float:
-    """Mean cross-entropy in nats of the token after each window, from the window's last position.
-
-    The only question that a model without a mask cannot look the answer up for.
-    shape: (N,) token ids -> a number
-    """
-    batch = held_out.unfold(0, model.config.max_positions + 1, STRIDE)
-    losses = []
-    for part in batch.split(64):
-        x = model.blocks(model.positions.embed(model.token_embedding(part[:, :-1])))[:, -1]
-        logits = model.unembedding(model.final_norm(x))
-        losses.append(F.cross_entropy(logits, part[:, -1], reduction="none"))
-    return torch.cat(losses).mean().item()
+    # What follows a window is the only question that a model without a mask cannot look the answer up for.
+    windows = held_out(text).unfold(0, limit + 1, STRIDE)
+    return Sample(written, perplexity(last_loss(model, windows)))

@@ -6,6 +6,7 @@ Shapes: T query position, S key position (S = T here), D features.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,10 +72,8 @@ def three_ways(tokens: int, seed: int) -> ThreeWays:
     """
     x = np.random.default_rng(seed).standard_normal((tokens, WIDTH), dtype=np.float32)
     found = {name: way(x) for name, way in WAYS.items()}
-    names = list(found)
-    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
     return ThreeWays(
-        differences={(a, b): float(np.abs(found[a] - found[b]).max()) for a, b in pairs},
+        differences={(a, b): float(np.abs(found[a] - found[b]).max()) for a, b in combinations(found, 2)},
         magnitude=float(np.abs(found["loop"]).mean()),
     )
 

@@ -7,11 +7,14 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
+from engine.chapter.experiments import MAX_SEED
 from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.system.errors import InvalidInput, LabError
+from engine.system.numbers import check_range
 from engine.training import checkpoint
 
 
@@ -26,35 +29,39 @@ def for_the_reader() -> Iterator[None]:
         raise InvalidInput(str(error)) from error
 
 
+def check_seed(seed: int) -> None:
+    """Raises InvalidInput: when the seed is out of range."""
+    check_range("the seed", seed, 0, MAX_SEED)
+
+
 KEPT = 16  # models of a few megabytes each
 
 
 def trained(weights: Path) -> Transformer:
-    """The model of a checkpoint; kept by the digest of its bytes, so that a new file is a new model.
+    """The model of a checkpoint; kept with the digest of its bytes, so that a new file is a new model.
 
     Raises InvalidInput: when it cannot be read, or is no whole checkpoint.
     """
     with for_the_reader():
-        digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-        return _TRAINED.get(digest) or _keep(digest, checkpoint.load_model(weights)[0])
-
-
-_TRAINED: dict[str, Transformer] = {}  # the one used longest ago first
-
-
-def _keep(digest: str, model: Transformer) -> Transformer:
-    while len(_TRAINED) >= KEPT:
-        del _TRAINED[next(iter(_TRAINED))]
-    _TRAINED[digest] = model
-    return model
+        return _loaded(weights, hashlib.sha256(weights.read_bytes()).hexdigest())
 
 
 @lru_cache(maxsize=KEPT)
-def untrained(config: ModelConfig) -> Transformer:
-    """The model that training with seed 0 begins with."""
+def _loaded(weights: Path, _digest: str) -> Transformer:
+    return checkpoint.load_model(weights)[0]
+
+
+@lru_cache(maxsize=KEPT)
+def untrained(config: ModelConfig, seed: int = 0) -> Transformer:
+    """The model that training with a seed begins with."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         return Transformer(config).eval()
+
+
+def held_out(text: corpus.Corpus) -> Tensor:
+    """The tokens of a text that no model trained on. shape: -> (N,)"""
+    return torch.from_numpy(text.held_out_ids.astype("int64"))
 
 
 def token_ids(vocabulary: corpus.Vocabulary, text: str, limit: int, least: int = 1) -> list[int]:

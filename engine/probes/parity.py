@@ -56,10 +56,7 @@ def compare(
     scales: Sequence[ScoreScale] = SCALES,
 ) -> list[Row]:
     """Every comparison of these seeds: precisions x sizes x masks x scales x theirs x ours."""
-    rows: list[Row] = []
-    for seed, precision, size, mask, scale in product(seeds, precisions, sizes, masks, scales):
-        rows += _rows(seed, precision, size, mask, scale)
-    return rows
+    return [row for given in product(seeds, precisions, sizes, masks, scales) for row in _rows(*given)]
 
 
 def measured(_: str, seed: int) -> list[Row]:
@@ -86,17 +83,12 @@ def _row(ours: Measured, theirs: Measured, named: dict[str, Any]) -> Row:
     if ours is None or theirs is None:
         return Row(**named, state="unsupported")
     (y, gradients), (z, expected) = ours, theirs
-    magnitude, difference = z.abs().mean().item(), (y - z).abs().max().item()
-    pull, gap = expected.abs().mean().item(), (gradients - expected).abs().max().item()
-    return Row(
-        **named,
-        magnitude=magnitude,
-        difference=difference,
-        relative=difference / magnitude,
-        gradient_magnitude=pull,
-        gradient_difference=gap,
-        gradient_relative=gap / pull,
-    )
+    return Row(**named, **_compared(y, z), **_compared(gradients, expected, "gradient_"))
+
+
+def _compared(ours: Tensor, theirs: Tensor, of: str = "") -> dict[str, Any]:
+    size, gap = theirs.abs().mean().item(), (ours - theirs).abs().max().item()
+    return {f"{of}magnitude": size, f"{of}difference": gap, f"{of}relative": gap / size}
 
 
 def _setting(
@@ -105,11 +97,7 @@ def _setting(
     """A head as it is initialised, its input and a direction in its output, drawn in float32."""
     torch.manual_seed(seed)
     config = ModelConfig(
-        mixer="attention",
-        d_model=size.d_model,
-        n_head=size.n_head,
-        score_scale=scale,
-        output_projection=True,
+        mixer="attention", d_model=size.d_model, n_head=size.n_head, score_scale=scale, output_projection=True
     )
     kind = CausalSelfAttention if mask == "causal" else UnmaskedSelfAttention
     head = kind(config, NoPositions())
@@ -160,9 +148,8 @@ def _module(head: CausalSelfAttention, x: Tensor) -> tuple[Tensor, list[Tensor]]
         theirs.in_proj_bias.zero_()
         theirs.out_proj.weight.copy_(W_O)
         theirs.out_proj.bias.copy_(head.W_O.bias)  # type: ignore[arg-type]
-    T = x.shape[1]
-    future = torch.ones(T, T, dtype=torch.bool).triu(1) if head.causal else None
-    y, _ = theirs(x, x, x, attn_mask=future)
+    ahead = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1) if head.causal else None
+    y, _ = theirs(x, x, x, attn_mask=ahead)
     return y, [theirs.in_proj_weight, theirs.out_proj.weight]
 
 

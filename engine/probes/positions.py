@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from engine.chapter.experiments import MAX_SEED, POSITIONS
+from engine.chapter.experiments import POSITIONS
 from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.probes import schemes
-from engine.probes.models import for_the_reader, token_ids, trained, untrained
+from engine.probes.models import check_seed, for_the_reader, held_out, token_ids, trained, untrained
 from engine.probes.results.positions import Diagonals, Knowledge, Order, Places, Rescaled, Table
 from engine.probes.schemes import SCHEMES, TRAINED
 from engine.system import files
@@ -35,7 +34,7 @@ def order(sentence: str, seed: int = 0) -> Order:
 
     Raises InvalidInput: when there are fewer than three tokens, or more than a trained window has.
     """
-    _check_seed(seed)
+    check_seed(seed)
     vocabulary = corpus.shipped_vocabulary()
     ids = token_ids(vocabulary, sentence, TRAINED, least=3)
     return schemes.order(ids, seed, vocabulary.pieces(ids))
@@ -43,7 +42,7 @@ def order(sentence: str, seed: int = 0) -> Order:
 
 def knowledge(weights: Weights, text: str = corpus.TINYSHAKESPEARE, seed: int = 0) -> Knowledge:
     """What trained models know of order."""
-    _check_seed(seed)
+    check_seed(seed)
     return schemes.knowledge(_models(weights), _held_out(text), seed)
 
 
@@ -82,9 +81,4 @@ def _seed_of(path: Path) -> int:
 
 def _held_out(text: str) -> Tensor:
     with for_the_reader():
-        return torch.from_numpy(corpus.load(text).held_out_ids.astype("int64"))
-
-
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed <= MAX_SEED:
-        raise InvalidInput(f"the seed is {seed}; allowed: 0 to {MAX_SEED:,}.")
+        return held_out(corpus.load(text))

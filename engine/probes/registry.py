@@ -34,13 +34,13 @@ QUICK_S = 0.5
 class Probe(Generic[R]):
     """One probe.
 
-    function: "module:name" in this package. result: the type of what it returns. seconds: what it typically
-    takes in a warm worker on a slow core. limit_s: when it is given up.
+    function: "module:name", the module in this package unless it is named whole. result: the type of what it
+    returns. seconds: what it typically takes in a warm worker on a slow core. limit_s: when it is given up.
     """
 
     name: str
     function: str
-    result: Any
+    result: type[R]
     seconds: float
     limit_s: float = 60.0
 
@@ -51,8 +51,9 @@ class Probe(Generic[R]):
 
     def resolved(self) -> Callable[..., R]:
         """The function; loads torch."""
-        module, _, name = self.function.partition(":")
-        found: Callable[..., R] = getattr(importlib.import_module(f"engine.probes.{module}"), name)
+        module, _, name = self.function.rpartition(":")
+        module = module if "." in module else f"engine.probes.{module}"
+        found: Callable[..., R] = getattr(importlib.import_module(module), name)
         return found
 
     def call(self, arguments: Any) -> R:
@@ -76,42 +77,36 @@ class Probe(Generic[R]):
         return found
 
 
-AVERAGES = Probe[averages.Comparison]("averages", "averages:compare", averages.Comparison, 0.05)
-ATTENTION = Probe[attention.Capture]("attention", "attention:capture", attention.Capture, 0.05)
-CONSTANTS = Probe[list[leaks.Constant]]("mask-constants", "leaks:constants", list[leaks.Constant], 0.3)
-EMPTY_ROWS = Probe[list[leaks.EmptyRow]]("empty-rows", "leaks:empty_rows", list[leaks.EmptyRow], 0.05)
-LEAK_SAMPLE = Probe[leaks.Sample]("leak-sample", "leaks:sample", leaks.Sample, 2.0)
-BLOCK = Probe[block.Block]("block", "block:claims", block.Block, 0.3)
-SAMPLES = Probe[list[samples.Written]]("samples", "samples:samples", list[samples.Written], 3.0)
-SCALING = Probe[scaling.RandomVectors]("scaling", "scaling:random_vectors", scaling.RandomVectors, 4.0)
-NORMS = Probe[norms.Norms]("norms", "norms:norms", norms.Norms, 8.0, 180.0)
-PARITY = Probe[parity.Parity]("parity", "parity:parity", parity.Parity, 3.0, 120.0)
-ZOO = Probe[list[Finding]]("zoo", "zoo:findings", list[Finding], 0.1)
-PLACES = Probe[positions.Places]("positions-places", "positions:places", positions.Places, 10.0, 180.0)
-RESCALED = Probe[positions.Rescaled](
-    "positions-rescaled", "positions:rescaled", positions.Rescaled, 10.0, 180.0
-)
-ORDER = Probe[positions.Order]("positions-order", "positions:order", positions.Order, 0.1)
-KNOWLEDGE = Probe[positions.Knowledge](
-    "positions-knowledge", "positions:knowledge", positions.Knowledge, 8.0, 180.0
-)
-DIAGONALS = Probe[positions.Diagonals]("positions-diagonals", "positions:diagonals", positions.Diagonals, 0.4)
-TABLE = Probe[positions.Table]("positions-table", "positions:table", positions.Table, 0.05)
-MAPS = Probe[winograd.Maps]("winograd-maps", "winograd:maps", winograd.Maps, 0.1)
-CIRCUIT = Probe[winograd.Circuit]("winograd-circuit", "winograd:circuit", winograd.Circuit, 0.8)
-EFFECTS = Probe[winograd.Effects]("winograd-effects", "winograd:effects", winograd.Effects, 0.1)
-CUT = Probe[winograd.Changed]("winograd-cut", "winograd:cut", winograd.Changed, 0.1)
-ABLATED = Probe[winograd.Changed]("winograd-ablated", "winograd:ablated", winograd.Changed, 0.2)
-PROOF = Probe[winograd.Proof]("winograd-proof", "winograd:proof", winograd.Proof, 0.8)
-SCORE = Probe[winograd.Scored]("winograd-score", "winograd:score", winograd.Scored, 1.2)
-FORMATION = Probe[induction.Formation]("induction-formation", "induction:formation", induction.Formation, 2.0)
-INDUCTION_MAPS = Probe[induction.Maps]("induction-maps", "induction:maps", induction.Maps, 0.3)
-ABLATE = Probe[induction.Ablation]("induction-ablate", "induction:ablate", induction.Ablation, 2.0)
-ABLATE_CHOSEN = Probe[induction.Without](
-    "induction-ablate-chosen", "induction:ablate_chosen", induction.Without, 0.4
-)
-IN_TEXTS = Probe[induction.InTexts]("induction-text", "induction:in_texts", induction.InTexts, 8.0, 180.0)
-MEMORY_WALL = Probe[Predictions]("memory-wall", "memory_wall:predictions", Predictions, 10.0, 180.0)
+AVERAGES = Probe("averages", "averages:compare", averages.Comparison, 0.05)
+ATTENTION = Probe("attention", "attention:capture", attention.Capture, 0.05)
+CONSTANTS = Probe("mask-constants", "leaks:constants", list[leaks.Constant], 0.3)
+EMPTY_ROWS = Probe("empty-rows", "leaks:empty_rows", list[leaks.EmptyRow], 0.05)
+LEAK_SAMPLE = Probe("leak-sample", "leaks:sample", leaks.Sample, 2.0)
+BLOCK = Probe("block", "block:claims", block.Block, 0.3)
+SAMPLES = Probe("samples", "samples:samples", list[samples.Written], 3.0)
+SCALING = Probe("scaling", "scaling:random_vectors", scaling.RandomVectors, 4.0)
+NORMS = Probe("norms", "norms:norms", norms.Norms, 8.0, 180.0)
+PARITY = Probe("parity", "parity:parity", parity.Parity, 3.0, 120.0)
+ZOO = Probe("zoo", "zoo:findings", list[Finding], 0.1)
+PLACES = Probe("positions-places", "positions:places", positions.Places, 10.0, 180.0)
+RESCALED = Probe("positions-rescaled", "positions:rescaled", positions.Rescaled, 10.0, 180.0)
+ORDER = Probe("positions-order", "positions:order", positions.Order, 0.1)
+KNOWLEDGE = Probe("positions-knowledge", "positions:knowledge", positions.Knowledge, 8.0, 180.0)
+DIAGONALS = Probe("positions-diagonals", "positions:diagonals", positions.Diagonals, 0.4)
+TABLE = Probe("positions-table", "positions:table", positions.Table, 0.05)
+MAPS = Probe("winograd-maps", "winograd:maps", winograd.Maps, 0.1)
+CIRCUIT = Probe("winograd-circuit", "winograd:circuit", winograd.Circuit, 0.8)
+EFFECTS = Probe("winograd-effects", "winograd:effects", winograd.Effects, 0.1)
+CUT = Probe("winograd-cut", "winograd:cut", winograd.Changed, 0.1)
+ABLATED = Probe("winograd-ablated", "winograd:ablated", winograd.Changed, 0.2)
+PROOF = Probe("winograd-proof", "winograd:proof", winograd.Proof, 0.8)
+SCORE = Probe("winograd-score", "winograd:score", winograd.Scored, 1.2)
+FORMATION = Probe("induction-formation", "induction:formation", induction.Formation, 2.0)
+INDUCTION_MAPS = Probe("induction-maps", "induction:maps", induction.Maps, 0.3)
+ABLATE = Probe("induction-ablate", "induction:ablate", induction.Ablation, 2.0)
+ABLATE_CHOSEN = Probe("induction-ablate-chosen", "induction:ablate_chosen", induction.Without, 0.4)
+IN_TEXTS = Probe("induction-text", "induction:in_texts", induction.InTexts, 8.0, 180.0)
+MEMORY_WALL = Probe("memory-wall", "engine.memory_wall.predict:predictions", Predictions, 10.0, 180.0)
 
 PROBES: dict[str, Probe[Any]] = {
     probe.name: probe for probe in list(globals().values()) if isinstance(probe, Probe)

@@ -7,6 +7,7 @@ from engine.data import corpus
 from engine.probes.models import for_the_reader, trained
 from engine.probes.results.samples import Written
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 from engine.training.generation import check_sampling, continued
 
 TOKENS = 60
@@ -28,8 +29,7 @@ def samples(
         ("models", len(weights), 1, MAX_MODELS),
         ("seed", seed, 0, MAX_SEED),
     ):
-        if not low <= value <= high:
-            raise InvalidInput(f"{name} is {value}; allowed: {low} to {high}.")
+        check_range(name, value, low, high)
     vocabulary = corpus.shipped_vocabulary()
     with for_the_reader():
         ids = vocabulary.encode(prompt) if prompt.strip() else []

@@ -13,6 +13,7 @@ from torch import Tensor
 from engine.chapter.measurements import D_HEADS
 from engine.probes.results.scaling import RandomVectors, RowStatistics, Saturation, Variance
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_range
 from engine.training.evaluation import FROZEN
 
 PAIRS, ROWS, KEYS = 20_000, 2_000, 64
@@ -45,13 +46,8 @@ def saturation(rows: int = ROWS, d_heads: Sequence[int] = D_HEADS, seed: int = 0
     for d_head in d_heads:
         scores = random_scores(rows, d_head, draw)
         arriving = torch.randn(scores.shape, generator=gradients)
-        found.append(
-            Saturation(
-                d=d_head,
-                divided=row_statistics(scores / math.sqrt(d_head), arriving),
-                undivided=row_statistics(scores, arriving),
-            )
-        )
+        divided = row_statistics(scores / math.sqrt(d_head), arriving)
+        found.append(Saturation(d_head, row_statistics(scores, arriving), divided))
     return found
 
 
@@ -90,25 +86,18 @@ def row_statistics(scores: Tensor, arriving: Tensor) -> RowStatistics:
     )
 
 
-def check(pairs: int, rows: int, d_heads: Sequence[int]) -> None:
-    """Raises InvalidInput: when one is out of range; the message gives got and allowed."""
-    for name, value, low, high in (("pairs", pairs, 2, MAX_PAIRS), ("rows", rows, 1, MAX_ROWS)):
-        if not low <= value <= high:
-            raise InvalidInput(f"{name} is {value:,}; allowed: {low:,} to {high:,}.")
-    for d_head in d_heads:
-        if not 1 <= d_head <= MAX_D_HEAD:
-            raise InvalidInput(f"d is {d_head:,}; allowed: 1 to {MAX_D_HEAD:,}.")
-        if pairs * d_head > MAX_NUMBERS:
-            most = MAX_NUMBERS // d_head
-            raise InvalidInput(f"{pairs:,} pairs with d {d_head:,}; allowed: at most {most:,} pairs.")
-
-
 def random_vectors(
     pairs: int = PAIRS, rows: int = ROWS, d_heads: list[int] | None = None, seed: int = 0
 ) -> RandomVectors:
-    """Both at these values of d, by default the chapter's. Raises InvalidInput: as ``check``."""
+    """Both at these values of d, by default the chapter's. Raises InvalidInput: when one is out of range."""
     chosen = D_HEADS if d_heads is None else tuple(d_heads)
-    check(pairs, rows, chosen)
+    check_range("pairs", pairs, 2, MAX_PAIRS)
+    check_range("rows", rows, 1, MAX_ROWS)
+    for d_head in chosen:
+        check_range("d", d_head, 1, MAX_D_HEAD)
+        if pairs * d_head > MAX_NUMBERS:
+            most = MAX_NUMBERS // d_head
+            raise InvalidInput(f"{pairs:,} pairs with d {d_head:,}; allowed: at most {most:,} pairs.")
     return RandomVectors(
         variance=variance(pairs, chosen, seed),
         saturation=saturation(rows, chosen, seed),

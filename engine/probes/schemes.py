@@ -19,19 +19,7 @@ from engine.models.mixers import QueriesAndKeys
 from engine.models.positions import LearnedPositions, ntk_base
 from engine.models.transformer import Transformer
 from engine.probes.models import untrained
-from engine.probes.results.positions import (
-    Bins,
-    Diagonal,
-    Diagonals,
-    Knowledge,
-    Known,
-    Order,
-    Places,
-    Rescaled,
-    SchemeOrder,
-    Table,
-    Turned,
-)
+from engine.probes.results import positions as results
 from engine.training import checkpoint
 from engine.training.evaluation import TOKENS_A_BATCH, mean_loss, perplexity, windows
 
@@ -45,7 +33,7 @@ EVERY = 8  # places that lie between two points of a diagonal
 WAYS = ("plain", "linear", "ntk")
 
 
-def places(models: Mapping[str, Transformer], ids: Tensor) -> Places:
+def places(models: Mapping[str, Transformer], ids: Tensor) -> results.Places:
     """How hard each position of a long window is: perplexity in bins of 16 positions, and of all.
 
     ids: held-out tokens, shape (N,).
@@ -55,8 +43,8 @@ def places(models: Mapping[str, Transformer], ids: Tensor) -> Places:
     for name, model in models.items():
         losses = losses_by_position(model, batch)
         bins = losses.view(-1, BIN).mean(dim=1)
-        found[name] = Bins(bins.exp().tolist(), losses.mean().exp().item())
-    return Places(models=found, windows=len(batch), length=LONGEST, bin=BIN)
+        found[name] = results.Bins(bins.exp().tolist(), losses.mean().exp().item())
+    return results.Places(models=found, windows=len(batch), length=LONGEST, bin=BIN)
 
 
 @torch.inference_mode()
@@ -71,7 +59,15 @@ def losses_by_position(model: Transformer, batch: Tensor) -> Tensor:
     return total / len(batch)
 
 
-def rescaled(model: Transformer, ids: Tensor) -> Rescaled:
+@torch.inference_mode()
+def last_loss(model: Transformer, batch: Tensor) -> float:
+    """Cross-entropy in nats at the last position alone, mean over windows. shape: (N, T + 1) -> a number"""
+    parts = batch[:, :-1].split(max(1, TOKENS_A_BATCH // batch.shape[1]))
+    last = torch.cat([model.residual(part)[:, -1] for part in parts])
+    return F.cross_entropy(model.unembedding(model.final_norm(last)), batch[:, -1]).item()
+
+
+def rescaled(model: Transformer, ids: Tensor) -> results.Rescaled:
     """RoPE's trained weights at every length: as they are, stretched, and with the NTK-aware base.
 
     The factor is the length over that of training; at 1 the three are one.
@@ -82,8 +78,8 @@ def rescaled(model: Transformer, ids: Tensor) -> Rescaled:
         for way in WAYS:
             if factor > 1 or way == "plain":
                 loss = mean_loss(slower(model, way, factor), windows(ids, length))
-                rows.append(Turned(way, length, factor, perplexity(loss)))
-    return Rescaled(rows)
+                rows.append(results.Turned(way, length, factor, perplexity(loss)))
+    return results.Rescaled(rows)
 
 
 def slower(model: Transformer, way: str, factor: float) -> Transformer:
@@ -103,7 +99,7 @@ def slower(model: Transformer, way: str, factor: float) -> Transformer:
 
 
 @torch.inference_mode()
-def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> Order:
+def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> results.Order:
     """What a change of order does to fresh weights. pieces: the tokens as text."""
     text = torch.tensor([ids])
     T = text.shape[1]
@@ -113,19 +109,19 @@ def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> Order:
     rows = []
     for scheme in SCHEMES:
         base = POSITIONS.variant(scheme).config
-        models = {
-            "unmasked": untrained(replace(base, mixer="unmasked")),
-            "masked": untrained(base),
-        }
-        found = {}
-        for name, model in models.items():
-            found[name] = _apart(model(text)[:, everything], model(text[:, everything]))
-        for name, blocks in (("one_block", 1), ("two_blocks", 2)):
-            model = untrained(replace(base, n_layer=blocks))
-            found[name] = _apart(model(text)[:, -1], model(text[:, prefix])[:, -1])
-        magnitude = models["masked"](text).abs().mean().item()
-        rows.append(SchemeOrder(scheme=scheme, magnitude=magnitude, **found))
-    return Order(rows, everything.tolist(), prefix.tolist(), list(pieces))
+        masked, unmasked = untrained(base), untrained(replace(base, mixer="unmasked"))
+        one_block, two_blocks = (untrained(replace(base, n_layer=blocks)) for blocks in (1, 2))
+        rows.append(
+            results.SchemeOrder(
+                scheme=scheme,
+                magnitude=masked(text).abs().mean().item(),
+                unmasked=_apart(unmasked(text)[:, everything], unmasked(text[:, everything])),
+                masked=_apart(masked(text)[:, everything], masked(text[:, everything])),
+                one_block=_apart(one_block(text)[:, -1], one_block(text[:, prefix])[:, -1]),
+                two_blocks=_apart(two_blocks(text)[:, -1], two_blocks(text[:, prefix])[:, -1]),
+            )
+        )
+    return results.Order(rows, everything.tolist(), prefix.tolist(), list(pieces))
 
 
 def _other_order(T: int, draw: torch.Generator) -> Tensor:
@@ -141,7 +137,7 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 @torch.inference_mode()
-def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> Knowledge:
+def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> results.Knowledge:
     """What trained models know of order, on windows as long as those of training. read: see ``readable``."""
     batch = windows(ids, TRAINED)[::2]  # half of them are enough, and take half as long
     draw = torch.Generator().manual_seed(seed)
@@ -152,13 +148,13 @@ def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> Know
     for name, model in models.items():
         bare = Transformer(replace(model.config, mixer="unmasked")).eval()
         checkpoint.restore_model(bare, checkpoint.model_tensors(model))
-        found[name] = Known(
+        found[name] = results.Known(
             read=readable(_mixed(model, batch)),
             unmasked=readable(_mixed(bare, batch)),
-            ordered=math.exp(_last_loss(model, batch)),
-            shuffled=math.exp(_last_loss(model, shuffled)),
+            ordered=math.exp(last_loss(model, batch)),
+            shuffled=math.exp(last_loss(model, shuffled)),
         )
-    return Knowledge(models=found, windows=len(batch), length=TRAINED)
+    return results.Knowledge(models=found, windows=len(batch), length=TRAINED)
 
 
 def readable(x: Tensor) -> float:
@@ -179,19 +175,17 @@ def readable(x: Tensor) -> float:
     return 1 - left
 
 
-def _last_loss(model: Transformer, batch: Tensor) -> float:
-    """Cross-entropy in nats at the last position alone, mean over windows. shape: (N, T + 1) -> a number"""
-    last = torch.cat([model.residual(part[:, :-1])[:, -1] for part in batch.split(TOKENS_A_BATCH // TRAINED)])
-    return F.cross_entropy(model.unembedding(model.final_norm(last)), batch[:, -1]).item()
-
-
 def _mixed(model: Transformer, batch: Tensor) -> Tensor:
     """What the first block's attention adds to the stream. shape: (N, T + 1) token ids -> (N, T, D)"""
     connection = _first_connection(model)
     parts = batch[:, :-1].split(max(1, TOKENS_A_BATCH // batch.shape[1]))
-    return torch.cat(
-        [connection.sublayer(connection.norm(model.positions.embed(model.token_embedding(p)))) for p in parts]
-    )
+    return torch.cat([connection.sublayer(connection.norm(_embedded(model, part))) for part in parts])
+
+
+def _embedded(model: Transformer, ids: Tensor) -> Tensor:
+    """shape: (N, T) token ids -> (N, T, D)"""
+    x: Tensor = model.positions.embed(model.token_embedding(ids))
+    return x
 
 
 def _first_connection(model: Transformer) -> PreNorm:
@@ -202,29 +196,28 @@ def _first_connection(model: Transformer) -> PreNorm:
 
 
 @torch.inference_mode()
-def diagonals(models: Mapping[str, Transformer], pair: tuple[int, int], pieces: Sequence[str]) -> Diagonals:
+def diagonals(
+    models: Mapping[str, Transformer], pair: tuple[int, int], pieces: Sequence[str]
+) -> results.Diagonals:
     """One query token and one key token at every pair of places a fixed distance apart, in float64.
 
     pair, pieces: the two tokens, and both as text. A query has no key before the first place.
     """
-    found = {}
-    for name, model in models.items():
-        scores = _pair_scores(copy.deepcopy(model).double(), *pair)
-        heads = []
-        for head in scores:
-            rows = []
-            for distance in DISTANCES:
-                line = head.diagonal(-distance)  # the query's place is the index plus the distance
-                rows.append(
-                    Diagonal(
-                        scores=[round(value, 5) for value in line[::EVERY].tolist()],
-                        inside=_spread(line[: TRAINED - distance]),
-                        all=_spread(line),
-                    )
-                )
-            heads.append(rows)
-        found[name] = heads
-    return Diagonals(found, list(DISTANCES), EVERY, LONGEST, *pieces)
+    found = {
+        name: [
+            [_diagonal(head, distance) for distance in DISTANCES]
+            for head in _pair_scores(copy.deepcopy(model).double(), *pair)
+        ]
+        for name, model in models.items()
+    }
+    return results.Diagonals(found, list(DISTANCES), EVERY, LONGEST, *pieces)
+
+
+def _diagonal(head: Tensor, distance: int) -> results.Diagonal:
+    """One distance of a head's scores, shape (T, S)."""
+    line = head.diagonal(-distance)  # the query's place is the index plus the distance
+    scores = [round(value, 5) for value in line[::EVERY].tolist()]
+    return results.Diagonal(scores, _spread(line[: TRAINED - distance]), _spread(line))
 
 
 def _pair_scores(model: Transformer, query: int, key: int) -> Tensor:
@@ -232,11 +225,11 @@ def _pair_scores(model: Transformer, query: int, key: int) -> Tensor:
     connection = _first_connection(model)
     mixer = connection.sublayer
     assert isinstance(mixer, QueriesAndKeys)
-    looks = []
-    for token in (query, key):
-        x = model.positions.embed(model.token_embedding(torch.full((1, LONGEST), token)))
-        looks.append(mixer.queries_and_keys(connection.norm(x)))
-    scores = (looks[0][0] @ looks[1][1].transpose(-2, -1))[0]
+    (q, _), (_, k) = (
+        mixer.queries_and_keys(connection.norm(_embedded(model, torch.full((1, LONGEST), token))))
+        for token in (query, key)
+    )
+    scores = (q @ k.transpose(-2, -1))[0]
     bias = model.positions.bias(LONGEST, LONGEST)
     return scores if bias is None else scores + bias
 
@@ -246,16 +239,13 @@ def _spread(line: Tensor) -> float:
 
 
 @torch.no_grad()
-def rows_of_the_table(model: Transformer, seed: int) -> Table:
+def rows_of_the_table(model: Transformer, seed: int) -> results.Table:
     """What training did to a learned table, row by row. seed: that it began with."""
-    table = _table(model)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        first = _table(Transformer(model.config))
+    table, first = _table(model), _table(untrained(model.config, seed))
     cosine = F.cosine_similarity(table, first, dim=1).clamp(-1, 1)
     moved = (table - first).norm(dim=1) / first.norm(dim=1)
     alike = F.cosine_similarity(table[:-1], table[1:], dim=1)
-    return Table(
+    return results.Table(
         turned=[round(math.degrees(math.acos(value)), 3) for value in cosine.tolist()],
         moved=[round(value, 5) for value in moved.tolist()],
         alike=[round(value, 5) for value in alike.tolist()],

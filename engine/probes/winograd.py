@@ -13,12 +13,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from engine.chapter.experiments import MAX_SEED
+from engine.circuits import lens
 from engine.circuits.attribution import attribution
-from engine.circuits.capture import run, shape_of
+from engine.circuits.capture import boundaries, run, shape_of
 from engine.circuits.first_block import scores_under_change
 from engine.circuits.interventions import CutEdges, Intervention, MeanHeads, PatchResidual, ZeroHeads
-from engine.circuits.lens import layers, readings
 from engine.circuits.looks import SOUGHT
 from engine.circuits.patching import Pairs, patched
 from engine.circuits.results import Edge, Head
@@ -28,26 +27,13 @@ from engine.circuits.scoring import Questions
 from engine.circuits.sites import ADJECTIVE, FIRST, SECOND, Sites
 from engine.circuits.sites import DECISION as SITE
 from engine.circuits.trials import Trials, logits_of_each
-from engine.circuits.weights import rows_by_word
+from engine.circuits.weights import mean_weights
 from engine.data.languages import winograd
 from engine.data.languages.winograd import ANSWER, DECISION, Sentence, Winograd
 from engine.models.transformer import Transformer
-from engine.probes.models import for_the_reader, trained
-from engine.probes.results.winograd import (
-    Answer,
-    Attributed,
-    BlockLook,
-    Changed,
-    Circuit,
-    Effect,
-    Effects,
-    Maps,
-    Pair,
-    Proof,
-    Reading,
-    Scored,
-)
-from engine.system.errors import InvalidInput
+from engine.probes.models import check_seed, for_the_reader, trained
+from engine.probes.results import winograd as results
+from engine.probes.results.winograd import Pair
 
 HELD_OUT = 240  # sentences at most
 PATCHED = 30  # pairs of nouns at most: each patch is a run of all of them
@@ -75,8 +61,8 @@ class Subject:
     def asked(self, sentences: Sequence[Sentence]) -> Questions:
         """These sentences up to the place where the answer is due."""
         rows = torch.from_numpy(self.language.rows(sentences))
-        others = self._ids([self.language.other(sentence) for sentence in sentences])
-        return Questions(rows[:, :ANSWER], DECISION, rows[:, ANSWER], others)
+        others = self.language.encode(" ".join(self.language.other(sentence) for sentence in sentences))
+        return Questions(rows[:, :ANSWER], DECISION, rows[:, ANSWER], torch.tensor(others))
 
     @property
     def questions(self) -> Questions:
@@ -85,135 +71,49 @@ class Subject:
         most = max(1, HELD_OUT // len(self.language.adjectives))
         return self.asked(self.language.sentences(pairs[:most]))
 
-    def words(self, ids: Sequence[int]) -> list[str]:
-        """Token ids as words."""
-        return self.language.decode(ids)
 
-    def _ids(self, words: Sequence[str]) -> Tensor:
-        return torch.tensor(self.language.encode(" ".join(words)))
-
-
-def maps(weights: Path, language: Winograd, seed: int, pair: Pair) -> Maps:
+def maps(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Maps:
     """Both sentences side by side, all adjectives in one grid, and what block 1 sees of a change."""
-    return maps_of(_subject(weights, language, seed, pair), pair)
-
-
-def circuit(weights: Path, language: Winograd, seed: int) -> Circuit:
-    """What each head does, every look that it takes and what it costs to cut it, over held-out sentences.
-
-    Raises InvalidInput: as ``find_roles``.
-    """
-    return circuit_of(_subject(weights, language, seed))
-
-
-def effects(weights: Path, language: Winograd, seed: int, pair: Pair) -> Effects:
-    """What cutting each look that there may be does to two sentences: of one head, or of a whole block."""
-    return effects_of(_subject(weights, language, seed, pair), pair)
-
-
-def cut(weights: Path, language: Winograd, seed: int, pair: Pair, edges: list[Edge]) -> Changed:
-    """The answers before and after some edges are cut, of the two sentences and of the held-out ones."""
-    return changed_by(_subject(weights, language, seed, pair), pair, CutEdges(frozenset(edges)))
-
-
-def ablated(
-    weights: Path,
-    language: Winograd,
-    seed: int,
-    pair: Pair,
-    heads: list[Head],
-    how: Literal["zero", "mean"] = "zero",
-) -> Changed:
-    """The same without some heads. how: to zero, or to their mean over the held-out sentences."""
-    subject, names = _subject(weights, language, seed, pair), frozenset(heads)
-    change: Intervention = ZeroHeads(names)
-    if how == "mean":
-        change = MeanHeads(names, Trials(subject.model, subject.questions).head_means())
-    return changed_by(subject, pair, change)
-
-
-def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> Proof:
-    """Patching between the two sentences, the logit lens, direct attribution, and the route taken."""
-    return proof_of(_subject(weights, language, seed, pair), pair)
-
-
-def score(weights: Path, language: Winograd, seed: int) -> Scored:
-    """The route of a two-block model, and what is left without each set of heads."""
-    return scored(_subject(weights, language, seed))
-
-
-def _subject(weights: Path, language: Winograd, seed: int, pair: Pair | None = None) -> Subject:
-    """Raises InvalidInput: when the words are none of the language's, or it is not the model's."""
-    with for_the_reader():
-        if not 0 <= seed <= MAX_SEED:
-            raise InvalidInput(f"the seed is {seed}; allowed: 0 to {MAX_SEED:,}.")
-        if pair:
-            pair.check(language)
-        return Subject(trained(weights), language, seed)
-
-
-def answered(subject: Subject, pair: Pair, *cases: Sequence[Intervention]) -> list[list[Answer]]:
-    """What the model says of each sentence, in each case: its likeliest words, and the two nouns' shares."""
-    asked = subject.asked(pair.sentences)
-    logits = logits_of_each(subject.model, run(subject.model, asked.ids), (DECISION,), cases)[:, :, 0]
-    return [_answers(subject, pair, asked, shares) for shares in logits.softmax(dim=-1)]
-
-
-def _answers(subject: Subject, pair: Pair, asked: Questions, shares: Tensor) -> list[Answer]:
-    """Of one case. shape: (2, V)"""
-    likeliest = shares.topk(min(LIKELIEST, shares.shape[-1]), dim=-1)
-    found = []
-    for place, sentence in enumerate(pair.sentences):
-        answer, other = int(asked.answers[place]), int(asked.others[place])
-        words = subject.words(likeliest.indices[place].tolist())
-        found.append(
-            Answer(
-                adjective=sentence.adjective,
-                answer=subject.language.referent(sentence),
-                other=subject.language.other(sentence),
-                answer_share=float(shares[place, answer]),
-                other_share=float(shares[place, other]),
-                named=words[0],
-                likeliest=list(zip(words, likeliest.values[place].tolist(), strict=True)),
-            )
-        )
-    return found
-
-
-def maps_of(subject: Subject, pair: Pair) -> Maps:
-    """``maps`` of a model at hand."""
-    asked = subject.asked(pair.sentences)
-    blocks = run(subject.model, asked.ids).blocks
-    words = subject.language.adjectives
-    trials = Trials(subject.model, subject.questions)
-    by_word = rows_by_word(trials.captured, trials.questions.ids[:, winograd.ADJECTIVE], DECISION)
-    grid = {row.token: row.rows for row in by_word}
-    ids = {word: subject.language.encode(word)[0] for word in words}
-    every = subject.asked([Sentence(pair.first, pair.second, word) for word in words])
-    return Maps(
-        tokens=[subject.words(row) for row in asked.ids.tolist()],
+    subject = _subject(weights, language, seed, pair)
+    ids, trials = subject.asked(pair.sentences).ids, Trials(subject.model, subject.questions)
+    by_word = mean_weights(trials.captured, trials.questions.ids[:, winograd.ADJECTIVE])
+    every = subject.asked([Sentence(pair.first, pair.second, word) for word in language.adjectives])
+    return results.Maps(
+        tokens=[language.decode(row) for row in ids.tolist()],
         answers=answered(subject, pair, [])[0],
-        weights=[[block.weights[place].tolist() for block in blocks] for place in range(2)],
-        adjectives=list(words),
-        grid=[grid[ids[word]] for word in words],
+        weights=[
+            [block.weights[place].tolist() for block in run(subject.model, ids).blocks] for place in range(2)
+        ],
+        adjectives=list(language.adjectives),
+        grid=[
+            by_word[token][:, :, DECISION, : DECISION + 1].tolist()
+            for token in every.ids[:, winograd.ADJECTIVE].tolist()
+        ],
         grid_count=len(trials.questions),
         unmoved=scores_under_change(subject.model, every.ids, winograd.ADJECTIVE, DECISION),
     )
 
 
-def circuit_of(subject: Subject) -> Circuit:
-    """``circuit`` of a model at hand."""
+def circuit(weights: Path, language: Winograd, seed: int) -> results.Circuit:
+    """What each head does, every look that it takes and what it costs to cut it, over held-out sentences.
+
+    Raises InvalidInput: as ``find_roles``.
+    """
+    subject = _subject(weights, language, seed)
     trials, sites = Trials(subject.model, subject.questions), Sites.of(NAMES, DECISION)
     with for_the_reader():  # a model that gives no answer has none to lose
         roles = find_roles(trials, NAMES)
     looks = [(block, key) for block in range(subject.model.config.n_layer) for key in SOUGHT[SITE]]
     left = trials.scores([[sites.cut([(SITE, key, block)])] for block, key in looks])
-    together = [BlockLook(block, SITE, key, one) for (block, key), one in zip(looks, left, strict=True)]
-    return Circuit(roles, together, list(sites.names))
+    together = [
+        results.BlockLook(block, SITE, key, score) for (block, key), score in zip(looks, left, strict=True)
+    ]
+    return results.Circuit(roles, together, list(sites.names))
 
 
-def effects_of(subject: Subject, pair: Pair) -> Effects:
-    """``effects`` of a model at hand."""
+def effects(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Effects:
+    """What cutting each look that there may be does to two sentences: of one head, or of a whole block."""
+    subject = _subject(weights, language, seed, pair)
     sites, ids = Sites.of(NAMES, DECISION), subject.asked(pair.sentences).ids
     shape = shape_of(subject.model, ids)
     looks = [
@@ -225,73 +125,128 @@ def effects_of(subject: Subject, pair: Pair) -> Effects:
     ]
     cuts = ([sites.cut([(query, key, block)], head)] for block, head, query, key in looks)
     as_it_is, *changed = answered(subject, pair, [], *cuts)
-    return Effects(
-        looks=[Effect(*look, answers) for look, answers in zip(looks, changed, strict=True)],
+    return results.Effects(
+        looks=[results.Effect(*look, answers) for look, answers in zip(looks, changed, strict=True)],
         answers=as_it_is,
-        tokens=[subject.words(row) for row in ids.tolist()],
+        tokens=[language.decode(row) for row in ids.tolist()],
     )
 
 
-def changed_by(subject: Subject, pair: Pair, change: Intervention) -> Changed:
-    """What one change does to the two sentences and to the held-out ones.
+def cut(weights: Path, language: Winograd, seed: int, pair: Pair, edges: list[Edge]) -> results.Changed:
+    """The answers before and after some edges are cut, of the two sentences and of the held-out ones."""
+    return _changed_by(_subject(weights, language, seed, pair), pair, CutEdges(frozenset(edges)))
 
-    Raises InvalidInput: when it names what the model has not, or leaves a position nothing to see.
-    """
+
+def ablated(
+    weights: Path,
+    language: Winograd,
+    seed: int,
+    pair: Pair,
+    heads: list[Head],
+    how: Literal["zero", "mean"] = "zero",
+) -> results.Changed:
+    """The same without some heads. how: to zero, or to their mean over the held-out sentences."""
+    subject, names = _subject(weights, language, seed, pair), frozenset(heads)
+    change: Intervention = ZeroHeads(names)
+    if how == "mean":
+        change = MeanHeads(names, Trials(subject.model, subject.questions).head_means())
+    return _changed_by(subject, pair, change)
+
+
+def _changed_by(subject: Subject, pair: Pair, change: Intervention) -> results.Changed:
+    """Raises InvalidInput: when the change names what the model has not, or leaves a position no key."""
     trials = Trials(subject.model, subject.questions)
     with for_the_reader():
         after = trials.scores([[change]])[0]
         before_and_after = answered(subject, pair, [], [change])
-    return Changed(trials.whole.score(), after, *before_and_after)
+    return results.Changed(trials.whole.score(), after, *before_and_after)
 
 
-def proof_of(subject: Subject, pair: Pair) -> Proof:
-    """``proof`` of a model at hand.
+def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Proof:
+    """Patching between the two sentences, the logit lens, direct attribution, and the route taken.
 
     Patched over the held-out pairs of nouns: the sentences with the second adjective, and what of the run
     with the first brings the first one's answer back.
     """
-    nouns = subject.language.split(subject.seed).held_out[:PATCHED]
-    clean, other = (
-        subject.asked([Sentence(*pair_of, adjective) for pair_of in nouns]) for adjective in pair.adjectives
-    )
-    trials = Trials(subject.model, subject.questions)
+    subject = _subject(weights, language, seed, pair)
+    model, trials = subject.model, Trials(subject.model, subject.questions)
+    nouns = language.split(seed).held_out[:PATCHED]
+    clean, other = (subject.asked([Sentence(*two, word) for two in nouns]) for word in pair.adjectives)
     with for_the_reader():  # a model may answer both alike: then there is nothing to restore
-        pairs = Pairs(subject.model, clean, other.ids)
+        pairs = Pairs(model, clean, other.ids)
     last, places = pairs.source.stream[-1], tuple(range(clean.ids.shape[1]))
     everything = PatchResidual(len(pairs.source.stream) - 1, places, last)
     nothing, all_of_it = pairs.restored([], [everything])
-    two = subject.model.config.n_layer == 2
     ids = subject.asked(pair.sentences).ids
-    return Proof(
+    shares, likeliest = lens.likeliest(model, ids, DECISION, 3)
+    return results.Proof(
         patching=patched(pairs),
         count=len(clean),
         nothing=nothing,
         everything=all_of_it,
-        lens=layers(trials),
+        lens=lens.layers(trials),
         readings=[
             [
-                Reading(one.boundary, subject.words(one.ids), one.probabilities)
-                for one in readings(subject.model, row[None], DECISION, 3)
+                results.Reading(name, language.decode(tokens), probabilities)
+                for name, tokens, probabilities in zip(boundaries(model), *of_sentence, strict=True)
             ]
-            for row in ids
+            for of_sentence in zip(likeliest.tolist(), shares.tolist(), strict=True)
         ],
         attribution=[_attributed(subject, trials.questions, sentence) for sentence in pair.sentences],
-        route=find_route(trials, NAMES) if two else None,
-        tokens=[subject.words(row) for row in ids.tolist()],
+        route=find_route(trials, NAMES) if model.config.n_layer == 2 else None,
+        tokens=[language.decode(row) for row in ids.tolist()],
     )
 
 
-def _attributed(subject: Subject, questions: Questions, sentence: Sentence) -> Attributed:
+def _attributed(subject: Subject, questions: Questions, sentence: Sentence) -> results.Attributed:
     token = subject.language.encode(sentence.adjective)[0]
-    found = attribution(subject.model, questions.chosen(questions.ids[:, winograd.ADJECTIVE] == token))
-    return Attributed(sentence.adjective, found, found.total)
+    parts = attribution(subject.model, questions.chosen(questions.ids[:, winograd.ADJECTIVE] == token))
+    return results.Attributed(sentence.adjective, parts, parts.total)
 
 
-def scored(subject: Subject) -> Scored:
-    """``score`` of a model at hand."""
+def score(weights: Path, language: Winograd, seed: int) -> results.Scored:
+    """The route of a two-block model, and what is left without each set of heads."""
+    subject = _subject(weights, language, seed)
     trials = Trials(subject.model, subject.questions)
     verdict = find_route(trials, NAMES)
     try:
-        return Scored(verdict, find_roles(trials, NAMES), "")
+        return results.Scored(verdict, find_roles(trials, NAMES), "")
     except ValueError as error:  # no answer to lose
-        return Scored(verdict, None, str(error))
+        return results.Scored(verdict, None, str(error))
+
+
+def _subject(weights: Path, language: Winograd, seed: int, pair: Pair | None = None) -> Subject:
+    """Raises InvalidInput: when the words are none of the language's, or it is not the model's."""
+    check_seed(seed)
+    with for_the_reader():
+        if pair:
+            pair.check(language)
+        return Subject(trained(weights), language, seed)
+
+
+def answered(subject: Subject, pair: Pair, *cases: Sequence[Intervention]) -> list[list[results.Answer]]:
+    """What the model says of each sentence, in each case: its likeliest words, and the two nouns' shares."""
+    asked = subject.asked(pair.sentences)
+    logits = logits_of_each(subject.model, run(subject.model, asked.ids), (DECISION,), cases)[:, :, 0]
+    return [_answers(subject, pair, asked, shares) for shares in logits.softmax(dim=-1)]
+
+
+def _answers(subject: Subject, pair: Pair, asked: Questions, shares: Tensor) -> list[results.Answer]:
+    """Of one case. shape: (2, V)"""
+    likeliest = shares.topk(min(LIKELIEST, shares.shape[-1]), dim=-1)
+    found = []
+    for place, sentence in enumerate(pair.sentences):
+        answer, other = int(asked.answers[place]), int(asked.others[place])
+        words = subject.language.decode(likeliest.indices[place].tolist())
+        found.append(
+            results.Answer(
+                adjective=sentence.adjective,
+                answer=subject.language.referent(sentence),
+                other=subject.language.other(sentence),
+                answer_share=float(shares[place, answer]),
+                other_share=float(shares[place, other]),
+                named=words[0],
+                likeliest=list(zip(words, likeliest.values[place].tolist(), strict=True)),
+            )
+        )
+    return found

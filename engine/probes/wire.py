@@ -8,7 +8,8 @@ import inspect
 import json
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -72,12 +73,12 @@ def read(kind: Any, value: Any, name: str = "it") -> Any:
         found = [read(inner[0], one, f"{name}[{at}]") for at, one in enumerate(_is(list, value, name))]
         return tuple(found) if origin is tuple else found
     if origin is tuple:
-        return tuple(_each(dict(enumerate(inner)), _is(list, value, name), name))
+        return tuple(_each(range(len(inner)), inner, _is(list, value, name), name))
     if origin in (dict, Mapping):
         pairs = _is(dict, value, name).items()
-        return {_key(inner[0], key): read(inner[1], one, f"{name}[{key!r}]") for key, one in pairs}
+        return {inner[0](key): read(inner[1], one, f"{name}[{key!r}]") for key, one in pairs}
     if issubclass(kind, tuple):  # a named one
-        return kind(*_each(_hints(kind), _is(list, value, name), name))
+        return kind(*_each(_hints(kind), _hints(kind).values(), _is(list, value, name), name))
     return kind(**read_fields(kind, _is(dict, value, name), name))
 
 
@@ -87,8 +88,7 @@ def read_fields(kind: Any, value: Mapping[str, Any], name: str = "it") -> dict[s
     Raises ValueError: as ``read``, and when one is missing or left over.
     """
     hints = {field: hint for field, hint in _hints(kind).items() if field != "return"}
-    needed = set(hints) - _with_default(kind)
-    if value.keys() - hints.keys() or needed - value.keys():
+    if value.keys() - hints.keys() or _needed(kind) - value.keys():
         got = ", ".join(value) or "nothing"
         raise ValueError(f"{name} has {got}; allowed: {', '.join(hints) or 'nothing'}.")
     return {field: read(hints[field], one, field) for field, one in value.items()}
@@ -100,13 +100,9 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def _with_default(kind: Any) -> frozenset[str]:
-    if dataclasses.is_dataclass(kind):
-        missing = dataclasses.MISSING
-        fields = dataclasses.fields(kind)
-        return frozenset(f.name for f in fields if (f.default, f.default_factory) != (missing, missing))
+def _needed(kind: Any) -> frozenset[str]:
     parameters = inspect.signature(kind).parameters.values()
-    return frozenset(one.name for one in parameters if one.default is not inspect.Parameter.empty)
+    return frozenset(one.name for one in parameters if one.default is inspect.Parameter.empty)
 
 
 def _is(kind: type, value: Any, name: str) -> Any:
@@ -127,33 +123,24 @@ _CALLED = {
 
 
 def _float(value: Any, name: str) -> float:
-    try:
-        if isinstance(value, float | int) and not isinstance(value, bool):
+    number = isinstance(value, float | int) and not isinstance(value, bool)
+    with suppress(OverflowError):
+        if number or value in ("nan", "inf", "-inf"):
             return float(value)
-        if value in ("nan", "inf", "-inf"):
-            return float(value)
-    except OverflowError:
-        pass
     raise ValueError(f"{name} is {str(value)[:80]!r}; allowed: a number.")
 
 
 def _one_of(kinds: Sequence[Any], value: Any, name: str) -> Any:
     if value is None and types.NoneType in kinds:
         return None
-    kinds = [kind for kind in kinds if kind is not types.NoneType]
-    for kind in kinds[:-1]:
-        try:
+    *others, last = (kind for kind in kinds if kind is not types.NoneType)
+    for kind in others:
+        with suppress(ValueError):
             return read(kind, value, name)
-        except ValueError:
-            continue
-    return read(kinds[-1], value, name)
+    return read(last, value, name)
 
 
-def _each(kinds: Mapping[Any, Any], values: list[Any], name: str) -> list[Any]:
+def _each(places: Iterable[Any], kinds: Collection[Any], values: list[Any], name: str) -> list[Any]:
     if len(kinds) != len(values):
         raise ValueError(f"{name} has {len(values)} parts; allowed: {len(kinds)}.")
-    return [read(kind, one, f"{name}[{at}]") for (at, kind), one in zip(kinds.items(), values, strict=True)]
-
-
-def _key(kind: Any, key: str) -> Any:
-    return kind(key)
+    return [read(kind, one, f"{name}[{at}]") for at, kind, one in zip(places, kinds, values, strict=True)]

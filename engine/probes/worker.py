@@ -7,7 +7,6 @@ than its limit or memory beyond the cap, after ten minutes without a request, an
 started it.
 """
 
-import argparse
 import json
 import os
 import socket
@@ -17,7 +16,6 @@ import threading
 import time
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
@@ -118,7 +116,7 @@ class Worker:
 
     def __init__(self, address: Address, parent: int) -> None:
         self.queue = Queue()
-        self._parent = psutil.Process(parent)
+        self._parent, self._address = psutil.Process(parent), address
         address.prepare()
         with suppress(OSError):
             os.unlink(address.at)  # noqa: PTH108 - on Windows it is no path
@@ -136,6 +134,7 @@ class Worker:
         while self.queue.all() or time.monotonic() - self.queue.touched < IDLE_SECONDS:
             if taken := self.queue.take(1.0):
                 self._compute(*taken)
+        self._address.close()
 
     def _listen(self) -> None:
         while True:
@@ -180,6 +179,7 @@ class Worker:
             for job in self.queue.all():
                 job.say({"waiting": job.began is None})
             if not self._parent.is_running() or self._parent.status() == psutil.STATUS_ZOMBIE:
+                self._address.close()
                 os._exit(0)
 
     def _watch(self) -> None:
@@ -200,14 +200,10 @@ class Worker:
         os._exit(1)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until nobody asks any more. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m engine.probes.worker", description=__doc__)
-    parser.add_argument("--parent", type=int, required=True, help="the process to end with")
-    options = parser.parse_args(arguments)
-    Worker(Address.here(), options.parent).run()
-    return 0
+def main() -> None:
+    """Serve until nobody asks any more; the last argument is the id of the process to end with."""
+    Worker(Address.here(), int(sys.argv[-1])).run()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -15,3 +15,9 @@ class InvalidInput(LabError):
 
 class Unavailable(LabError):
     """Something needed is not here: a text, weights, a run, memory, a device, the network."""
+
+
+def first_line(error: BaseException) -> str:
+    """An exception's type and the first line of its message, without a full stop."""
+    words = (str(error).strip().splitlines() or [""])[0].rstrip(".:")
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__

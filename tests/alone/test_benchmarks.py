@@ -217,7 +217,7 @@ def test_slices_are_windows_of_the_text_and_what_follows(task):
         (("--layers", ""), ["layers are ''"]),
         (("--layers", "1.5"), ["layers are '1.5'"]),
         (("--batch", "0"), ["batch is 0; allowed: a whole number from 1 to 65,536."]),
-        (("--threads", "9999"), ["threads is 9999; allowed: a whole number from 1 to "]),
+        (("--threads", "9999"), ["threads is 9,999; allowed: a whole number from 1 to "]),
         (("--rounds", "0"), ["rounds is 0; allowed: a whole number from 1 to 10,000."]),
         (("--rounds", "two"), ["argument --rounds: invalid int value: 'two'", "bench train --help"]),
     ],

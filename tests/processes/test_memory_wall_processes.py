@@ -19,16 +19,20 @@ import pytest
 
 from engine.memory_wall import sweep
 from engine.memory_wall.plan import Plan, Row
-from engine.memory_wall.process import Guard, Worker, loading, machine_free_bytes
-from engine.memory_wall.setting import GB, Setting
+from engine.memory_wall.process import Guard, Worker, machine_free_bytes, wait_for
+from engine.memory_wall.setting import GB
 from engine.memory_wall.verdict import end_of, is_out_of_memory
 from engine.system import paths
 from engine.system.errors import Unavailable
 from engine.system.processes import MALLOC, kernel_kills, machine_bytes
 from tests.wall_trainer import WORKERS, predictor
 
-TASK = {"n": 64, "implementation": "explicit", "setting": asdict(Setting()), "device": "cpu", "threads": 1}
+TASK = asdict(Plan(tokens=(64,), implementations=("explicit",), threads=1))
 LIMITS = {"allowed_bytes": GB, "beforehand": False}
+
+
+def never():
+    return False
 
 
 def stand_in(mode):
@@ -53,8 +57,7 @@ def worker(tmp_path):
     def start(command, **task):
         one = Worker([*command, "--json", json.dumps({**TASK, **task})], tmp_path, f"worker-{len(started)}")
         started.append(one)
-        for _ in loading([one], sweep.never):
-            pass
+        wait_for([one], never)
         return one
 
     yield start
@@ -126,19 +129,19 @@ def test_ends_are_judged(told, code, killed, kills, state, said):
 def test_a_kill_is_the_wall_only_if_the_kernel_says_so(worker, kills, state):
     one, counted = worker(stand_in("hang")), iter(kills)
     with later(0.2, lambda: os.kill(pid(one), signal.SIGKILL)):
-        end = one.work(LIMITS, sweep.never, Guard(kernel_kills=lambda: next(counted)))
+        end = one.work(LIMITS, never, Guard(kernel_kills=lambda: next(counted)))
     assert end.state == state
     assert "SIGKILL" in end.reason
 
 
 def test_the_guard_ends_what_takes_too_much(worker):
-    end = worker(stand_in("grow")).work(LIMITS, sweep.never, Guard(150_000_000))
+    end = worker(stand_in("grow")).work(LIMITS, never, Guard(150_000_000))
     assert end.state == "out of memory"
     assert "0.1 GB allowed" in end.reason or "0.2 GB allowed" in end.reason
 
 
 def test_the_guard_keeps_the_machine_usable(worker):
-    end = worker(stand_in("hang")).work(LIMITS, sweep.never, Guard(free_bytes=lambda: 1000))
+    end = worker(stand_in("hang")).work(LIMITS, never, Guard(free_bytes=lambda: 1000))
     assert end.state == "out of memory"
     assert "of this machine's memory were left" in end.reason
     assert Guard().kept_bytes == pytest.approx(0.15 * machine_bytes(), rel=0.01)
@@ -150,20 +153,20 @@ def test_the_guard_keeps_the_machine_usable(worker):
 
 def test_a_bug_is_no_wall_though_it_talks_of_memory(worker):
     one = worker(stand_in("bug"))
-    end = one.work(LIMITS, sweep.never, Guard())
+    end = one.work(LIMITS, never, Guard())
     assert (end.state, end.reason) == ("failed", "ValueError: there is no memory of that.")
 
 
 def test_pythons_own_error_is_the_wall(worker):
-    end = worker(stand_in("memory")).work(LIMITS, sweep.never, Guard())
+    end = worker(stand_in("memory")).work(LIMITS, never, Guard())
     assert (end.state, end.reason) == ("out of memory", "MemoryError.")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit on the address space is Linux's")
 def test_the_kernels_own_limit_is_the_wall(worker):
     real = (sys.executable, "-m", "engine.memory_wall.worker")
-    one = worker(real, n=512, address_space_bytes=6_000_000)
-    end = one.work(LIMITS, sweep.never, Guard())
+    one = worker(real, tokens=(512,), address_space_bytes=6_000_000)
+    end = one.work(LIMITS, never, Guard())
     assert end.state == "out of memory"
     assert "allocate memory" in end.reason or "MemoryError" in end.reason
 
@@ -196,7 +199,7 @@ def test_freed_memory_is_fetched_anew_though_trainers_keep_it(tmp_path, monkeypa
 
 def test_a_wrong_task_is_one_line():
     command = [sys.executable, "-m", "engine.memory_wall.worker", "--json"]
-    wrong = json.dumps({**TASK, "implementation": "flash"})
+    wrong = json.dumps({**TASK, "implementations": ["flash"]})
     ended = subprocess.run([*command, wrong], cwd=paths.ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert ended.stderr.startswith("InvalidInput: implementation is 'flash'; allowed: explicit")

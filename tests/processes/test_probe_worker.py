@@ -32,7 +32,7 @@ def place(home, monkeypatch):
     client.kept.clear()
     found = Address.here()
     yield found
-    address.end(found.worker())
+    found.close()
 
 
 def waiting(place, probe, reader="", **arguments):
@@ -184,7 +184,8 @@ def test_another_data_folder_has_another_worker(place, tmp_path, monkeypatch):
         ask(SLOW, note="other")
         assert other.worker() != place.worker()
     finally:
-        address.end(other.worker())
+        other.close()
+    assert not other.folder.exists()
 
 
 def test_it_ends_when_nobody_asks_any_more(place, monkeypatch):
@@ -192,6 +193,7 @@ def test_it_ends_when_nobody_asks_any_more(place, monkeypatch):
     ask(SLOW)
     process = place.worker()
     until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, 30, "it stays")
+    assert not place.folder.exists()
     assert ask(SLOW, note="again").value
     assert worker.IDLE_SECONDS == 600
 
@@ -211,6 +213,39 @@ def test_it_ends_with_the_lab_that_started_it(place):
         lab.kill()
         lab.wait()
     until(lambda: not process.is_running(), 30, "it stays")
+    assert not place.folder.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9 as Linux and macOS know it")
+def test_the_folder_of_a_killed_worker_goes_when_another_starts_and_that_of_a_living_one_stays(
+    place, tmp_path, monkeypatch
+):
+    ask(SLOW)
+    others = []
+    for name in ("killed", "living"):
+        monkeypatch.setattr(paths, "HOME", tmp_path / name)
+        others.append(Address.here())
+        ask(SLOW, note=name)
+    killed, living = others
+    process = living.worker()
+    address.end(killed.worker())
+    foreign = place.folder.parent / "no-worker-was-here"
+    foreign.mkdir()
+    place.close()
+    try:
+        place.start()
+        assert not killed.folder.exists()
+        assert foreign.is_dir()
+        assert living.worker() == process
+        assert (living.folder / "key").is_file()
+        (living.folder / "pid.json").write_text('{"pid": 0, "created": 0}')  # as if seen from a container
+        place.close()
+        place.start()
+        assert (living.folder / "key").is_file(), "somebody answers at its socket"
+    finally:
+        foreign.rmdir()
+        address.end(process)
+        living.close()
 
 
 def test_the_command_line_answers_as_the_worker_does(place, python):
