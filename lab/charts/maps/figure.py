@@ -87,13 +87,7 @@ def traces(
     common = {"type": "heatmap", **places, "hoverongaps": False, "zsmooth": False}
     end = panel.limit if limit is None or panel.kind == "weights" else limit
     told, template = _hover(panel)
-    cells = {
-        **common,
-        "z": shades(panel),
-        **scale(panel.kind, end, colors),
-        "xgap": gap,
-        "ygap": gap,
-    }
+    cells = {**common, "z": shades(panel), **scale(panel.kind, end, colors), "xgap": gap, "ygap": gap}
     if names:
         cells |= {"customdata": told, "hovertemplate": template}
     if panel.masked is None or not panel.masked.any():

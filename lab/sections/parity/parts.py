@@ -238,10 +238,7 @@ def exhibit(findings: Sequence[Finding], name: str) -> None:
             st.code(inspect.getsource(zoo.IMPLEMENTATIONS[name]).replace('"Tensor"', "Tensor"), "python")
         with st.container(width=544):
             lines = [
-                [
-                    TESTS[row.test],
-                    ("**caught**: " if row.caught else "") + plain(row.said),
-                ]
+                [TESTS[row.test], ("**caught**: " if row.caught else "") + plain(row.said)]
                 for row in findings
                 if row.implementation == name
             ]

@@ -167,12 +167,7 @@ def bag_of_words(now: Sweep) -> str:
 
 
 QUESTIONS = (
-    Question(
-        "bag",
-        "Before you train: one pool of nouns, how good is a bag of words?",
-        BAG,
-        bag_of_words,
-    ),
+    Question("bag", "Before you train: one pool of nouns, how good is a bag of words?", BAG, bag_of_words),
     # Answered in the proof, below, of one model.
     Question("read", "And where do two blocks read the adjective?", BLOCK_GUESSES),
 )

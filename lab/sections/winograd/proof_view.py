@@ -40,9 +40,7 @@ def _ablation(circuit: Roles) -> None:
         st.subheader("Without a head", anchor=False, width="stretch")
         with st.popover("Export", type="tertiary", key="export.winograd.heads"):
             export.downloads(
-                "winograd-heads",
-                lambda: proof.ablation_chart(circuit),
-                lambda: proof.csv_rows(circuit),
+                "winograd-heads", lambda: proof.ablation_chart(circuit), lambda: proof.csv_rows(circuit)
             )
     st.markdown(proof.sets_words(circuit), width=frame.MEASURE)
     with st.container(horizontal=True, gap="medium"):
@@ -66,10 +64,7 @@ def _patching(inside: Inside, found: Proof) -> None:
     key = strip.key("scores", 1.0, inside.colors, "restored")
     figure.draw(key, "winograd.key.restored", inside.colors, still=True)
     with st.container(horizontal=True):
-        for name, panel in (
-            ("residual", proof.residual_panel(found)),
-            ("heads", proof.heads_panel(found)),
-        ):
+        for name, panel in (("residual", proof.residual_panel(found)), ("heads", proof.heads_panel(found))):
             with st.container(width=bench.HALF):
                 made = figure.figure(panel, inside.colors, limit=1.0, width=bench.HALF)
                 figure.draw(made, f"winograd.patch.{name}", inside.colors, said=f"restored, {name}")

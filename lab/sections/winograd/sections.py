@@ -97,9 +97,7 @@ def _graph(inside: Inside, found: Graph) -> None:
         st.markdown("**The circuit** :gray[looks and their weights; click one]", width="stretch")
         with st.popover("Export", type="tertiary", key="export.winograd.circuit"):
             export.downloads(
-                "winograd-circuit",
-                lambda: graph.spec(found, chosen.id),
-                lambda: graph.csv_rows(found),
+                "winograd-circuit", lambda: graph.spec(found, chosen.id), lambda: graph.csv_rows(found)
             )
     with st.container(key="figure-circuit"):
         graph.draw(found, chosen.id, "winograd.graph", key)
