@@ -94,7 +94,8 @@ def look(
             elif models:
                 opened = models()
             given = arguments(opened)
-            asked = now = (given, opened)
+            now = (given, opened)
+            asked: Any = now
             if button and given is not None:
                 asked = pressed(button, key, now, probe.seconds * share)
         if given is None or asked is None:

@@ -62,9 +62,9 @@ def draw(made: Any, element: str, colors: Palette, *, said: str = "", still: boo
     import streamlit as st
 
     config = {"displayModeBar": False, "staticPlot": still, "scrollZoom": False, "doubleClick": False}
-    size = {name: int(made.layout[name]) for name in ("width", "height")}
-    key = f"{element}.{colors.name}"
-    st.plotly_chart(made, **size, theme=None, key=key, config=config, alt=said or None)
+    width, height = int(made.layout.width), int(made.layout.height)
+    key, alt = f"{element}.{colors.name}", said or None
+    st.plotly_chart(made, width=width, height=height, theme=None, key=key, config=config, alt=alt)
 
 
 def scale(kind: Kind, limit: float, colors: Palette) -> dict[str, Any]:

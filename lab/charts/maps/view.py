@@ -23,17 +23,15 @@ def draw(
     marked: int | None = None,
     limit: float | None = None,
     width: int = figure.WIDTH,
-    place: str = "",
 ) -> None:
     """One map under its title.
 
     element: its key. title: Markdown. words: what it shows, for those who do not see it. file: the name of
-    its files; heading: in them. place: of its exports among the page's, where it is not that of the files.
-    marked, limit, width: as in ``figure``.
+    its files; heading: in them. marked, limit, width: as in ``figure``.
     """
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
         st.markdown(title, width="content")
-        with st.popover("Export", type="tertiary", key=f"export.{place or file}"):
+        with st.popover("Export", type="tertiary", key=f"export.{element}"):
             export.downloads(
                 file,
                 lambda: twin(panel, heading or file, marked=marked, limit=limit),

@@ -116,7 +116,7 @@ class SideBySide:
         view.draw(
             shown, f"induction.{side}", f"{mark(measured, head)} :gray[step {at:,}]", words, marked=row,
             file=f"induction-{side}-head-{head.name}-step-{at}",  # both sides may show one head
-            heading=f"Head {head.name}, step {at:,}", place=side,
+            heading=f"Head {head.name}, step {at:,}",
         )  # fmt: skip
         st.markdown(words)
         view.draw_numbers(shown, row)

@@ -29,7 +29,11 @@ def train(request: Request, settings: Settings) -> None:
 
 def _draw(now: Sweep) -> None:
     """The table, and what it says."""
-    by_budget = {name: now.part(lambda spec, name=name: spec.budget_name == name) for name in LADDER.budgets}
+
+    def at(budget: str) -> Sweep:
+        return now.part(lambda spec: spec.budget_name == budget)
+
+    by_budget = {str(name): at(name) for name in LADDER.budgets}
     corpus_id = now.request.corpus_id or ""
     passed = {name: times(passes(LADDER.budget(name), corpus_id)) for name in by_budget}
     worth = {name: bought(part, "block-dropout") for name, part in by_budget.items()}

@@ -80,9 +80,12 @@ class Bets:
     """Five wrong implementations, and which test catches each."""
 
     def __init__(self, settings: Settings) -> None:
-        self._key, tests = settings.key("zoo"), {test: TESTS[test] for test in BETS}
+        self._key = settings.key("zoo")
         self._bets = {
-            name: settings.choice(name, TITLES[name], tests, None, widget="list") for name in zoo.WRONG
+            name: settings.choice(
+                name, TITLES[name], {test: TESTS[test] for test in BETS}, None, widget="list"
+            )
+            for name in zoo.WRONG
         }
         self._closer = settings.choice("wrong", "Look closer at", TITLES, "late-mask", widget="list")
 
