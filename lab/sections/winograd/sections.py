@@ -103,13 +103,20 @@ def _graph(edge: Setting[str], found: Graph) -> None:
         graph.answers_table(found.answers, chosen.answers).draw()
 
 
+def _box(label: str, key: str, options: Sequence[object]) -> None:
+    """A choice that is no longer there becomes the first that is."""
+    if st.session_state[key] not in options:
+        st.session_state[key] = options[0]
+    st.selectbox(label, options, key=key, width=90)
+
+
 class TakenOut:
     """Any edge by its places, or a whole head: the settings, and what is left without it."""
 
     def __init__(self, settings: Settings) -> None:
         self._how = settings.choice("how", "Take out", HOWS, "edge")
-        self._block = settings.value("block", whole("block", 1, 2), 1, widget=st.selectbox)
-        self._of = settings.value("of", one_of("of", (ALL, *HEADS[1:])), ALL, widget=st.selectbox)
+        self._block = settings.value("block", whole("block", 1, 2), 1, widget=_box)
+        self._of = settings.value("of", one_of("of", (ALL, *HEADS[1:])), ALL, widget=_box)
         self._query = settings.whole("query", "Query", 0, DECISION, DECISION)
         self._key = settings.whole("key", "Key", 0, DECISION, FIRST)
 
@@ -134,17 +141,11 @@ class TakenOut:
                 graph.answers_table(found.answers, found.changed).draw()
 
     def _boxes(self, blocks: int) -> None:
-        """A choice that is no longer there becomes the first that is."""
         self._how.draw()
         edge = self._how.value == "edge"
-        _one_of(self._block, "Block", range(1, blocks + 1))
-        _one_of(self._of, "Head", (ALL, *HEADS[1:]) if edge else HEADS[1:])
+        heads = (ALL, *HEADS[1:]) if edge else HEADS[1:]
+        self._block.draw(label="Block", options=range(1, blocks + 1))
+        self._of.draw(label="Head", options=heads)
         if edge:
             self._query.draw(width=110)
             self._key.draw(width=110)
-
-
-def _one_of(setting: Setting[Any], label: str, options: Sequence[object]) -> None:
-    if setting.value not in options:
-        setting.value = options[0]
-    setting.draw(label=label, options=options, width=90)
