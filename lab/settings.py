@@ -258,23 +258,19 @@ class Settings:
             self.seed(name, *self._seeds[name])
 
     def _parsed(
-        self, name: str, given: list[str], parse: Parse[T], default: D, write: Write
+        self, name: str, given: list[str], parse: Callable[[str], T], default: D, write: Callable[[Any], str]
     ) -> tuple[T | D, str | None]:
         if not given:
             return default, None
-        used = "none" if default is None else write(default)
-        if len(given) > 1:
-            quoted = " and ".join(repr(value[:MAX_VALUE]) for value in given[:4])
-            return (
-                default,
-                f"{name} is given {count(len(given))} times, {quoted}; allowed: once. Used: {used}.",
-            )
-        if len(given[0]) > MAX_VALUE:
-            got = f"{len(given[0]):,} characters"
-            return default, f"{name} has {got}; allowed: at most {MAX_VALUE}. Used: {used}."
         try:
+            if len(given) > 1:
+                quoted = " and ".join(repr(value[:MAX_VALUE]) for value in given[:4])
+                raise InvalidInput(f"{name} is given {count(len(given))} times, {quoted}; allowed: once.")
+            if (length := len(given[0])) > MAX_VALUE:
+                raise InvalidInput(f"{name} has {length:,} characters; allowed: at most {MAX_VALUE}.")
             return parse(given[0]), None
         except LabError as error:
+            used = "none" if default is None else write(default)
             return default, f"{error} Used: {used}."
 
     def keep_place(self) -> None:
