@@ -39,6 +39,16 @@ def beside(body: Callable[[], None]) -> None:
     part()
 
 
+def part(title: str, lead: str, body: Callable[[], None]) -> None:
+    """A section in a fragment of its own. title, lead: as in ``frame.heading``."""
+
+    def whole() -> None:
+        frame.heading(title, lead)
+        body()
+
+    beside(whole)
+
+
 @contextmanager
 def section(title: str, lead: str, name: str, *, below: bool = False) -> Iterator[None]:
     """The head of a live section: its question, what is done, and a row for its settings and its button.
@@ -58,34 +68,40 @@ def look(
     probe: Probe[R],
     draw: Callable[[R, Opened], None],
     *,
-    models: tuple[Experiment, Sequence[str]] | None = None,
+    models: tuple[Experiment, Sequence[str]] | Callable[[], Opened] | None = None,
     controls: Callable[[], None] = lambda: None,
     arguments: Callable[[Opened], dict[str, Any] | None] = weights.needed,
     button: str = "",
+    busy: str = BUSY,
     below: bool = False,
 ) -> None:
     """A whole section on one probe, in a fragment of its own.
 
     name: of its row and its switch among the page's. draw: what was found, and in which weights. models: an
-    experiment and the variants of it that are opened. controls: draws its settings. arguments: of the probe,
-    given the models that are there; None where it needs more. button: its label, where the probe waits for
-    a press.
+    experiment and the variants of it that are opened, or what gives them. controls: draws its settings.
+    arguments: of the probe, given the models that are there; None where it needs more. button: its label,
+    where the probe waits for a press. busy: as to ``attempt``.
     """
 
     def body() -> None:
         key = settings.key(name)
         with section(title, lead, name, below=below):
             controls()
-            opened = weights.chosen(key, *models) if models else {}
+            share, opened = 1.0, Opened()
+            if isinstance(models, tuple):
+                opened = weights.chosen(key, *models)
+                share = len(opened) / len(models[1])
+            elif models:
+                opened = models()
             given = arguments(opened)
-            asked = now = (given, opened)
+            now = (given, opened)
+            asked: Any = now
             if button and given is not None:
-                share = len(opened) / len(models[1]) if models else 1
                 asked = pressed(button, key, now, probe.seconds * share)
         if given is None or asked is None:
             return
         outdated(asked, now)
-        if (found := attempt(st.empty(), probe, **asked[0])) is not None:
+        if (found := attempt(st.empty(), probe, busy, **asked[0])) is not None:
             draw(found, asked[1])
 
     beside(body)

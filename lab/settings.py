@@ -19,6 +19,8 @@ D = TypeVar("D")
 
 MAX_VALUE = 400  # characters of a setting in the URL
 Widget = Callable[..., object]
+Parse = Callable[[str], T]  # of the URL's text
+Write = Callable[[Any], str]  # a value as the URL has it
 WidgetName = Literal["buttons", "pills", "list", "slider"]
 
 
@@ -81,6 +83,8 @@ class Setting(Generic[T]):
     @property
     def value(self) -> T:
         """As the widget or the URL has it."""
+        if self.key not in st.session_state:  # in a fragment that had not drawn it the last time
+            self._again()
         found: T = st.session_state[self.key]
         return found
 
@@ -126,9 +130,9 @@ class Settings:
         default: D,
         *,
         shown: Callable[[T], str] | None = None,
-        written: Callable[[Any], str] = str,
+        written: Write = str,
         widget: WidgetName = "buttons",
-        parse: Callable[[str], T] | None = None,
+        parse: Parse[T] | None = None,
     ) -> Setting[T | D]:
         """One of several values; the default again where it is no longer among the options.
 
@@ -219,15 +223,18 @@ class Settings:
         return Setting(self, name, label, drawn)
 
     def value(
-        self, name: str, parse: Callable[[str], T], default: D, written: Callable[[Any], str] = str
+        self,
+        name: str,
+        parse: Parse[T],
+        default: D,
+        written: Write = str,
+        widget: Widget | None = None,
     ) -> Setting[T | D]:
-        """A setting whose widget the page draws by itself. parse: as in ``seed``."""
+        """A setting whose options, if any, are known where it is drawn. parse: as in ``seed``."""
         self.seed(name, parse, default, written)
-        return Setting(self, name)
+        return Setting(self, name, widget=widget)
 
-    def seed(
-        self, name: str, parse: Callable[[str], T], default: D, write: Callable[[Any], str] = str
-    ) -> T | D:
+    def seed(self, name: str, parse: Parse[T], default: D, write: Write = str) -> T | D:
         """The setting's value now, put where the widget of its key finds it.
 
         parse: from the URL's text; raises InvalidInput with what is allowed. write: its inverse.

@@ -7,7 +7,7 @@ reader's own once they choose so, or have trained it at the chapter's budget.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -18,6 +18,9 @@ from engine.models.config import ModelConfig
 from engine.runs.store import Run, open_store
 from lab.settings import hold
 from lab.words import plain
+
+if TYPE_CHECKING:
+    from lab.bench import Sweep
 
 SHIPPED, YOURS = "Shipped", "Yours"
 
@@ -66,6 +69,13 @@ def own(config: ModelConfig, *, any_text: bool = False) -> Weights | None:
         if of_the_text and spec.config == config and not spec.start_from and (found := of_run(run)):
             return found
     return None
+
+
+def trained(sweep: "Sweep", variant: str) -> dict[int, Weights]:
+    """The reader's models of that kind in a sweep, by seed."""
+    runs = (run for digest, run in sweep.measured.items() if sweep.wanted[digest].variant == variant)
+    found = {one.seed: one for run in runs if (one := of_run(run))}
+    return dict(sorted(found.items()))
 
 
 def usual(shipped: object, own: Sequence[Weights]) -> str:

@@ -1,18 +1,16 @@
 """Winograd: a language whose questions have right answers, a two-hop circuit, and its proof."""
 
-from functools import partial
-
 import streamlit as st
 
 from engine.chapter.language_experiments import WINOGRAD_CLOSED
-from engine.data.languages.winograd import DECISION, FIRST
-from lab import bench, probes
+from lab import bench
 from lab.bench import Request
-from lab.sections.winograd import parts, probe, proof_view, sections, seeds
+from lab.probes import beside, part
+from lab.sections.winograd import parts, proof, sections, seeds
 from lab.sections.winograd.inside import Inside
-from lab.sections.winograd.sections import ALL, HEADS, HOWS
+from lab.sections.winograd.sections import HEADS, TakenOut
 from lab.sections.winograd.setup import WinogradSetup
-from lab.settings import Settings, whole
+from lab.settings import Settings
 from lab.shell import frame, palette
 from lab.shell.chapter import section
 
@@ -27,42 +25,17 @@ def words(_: Request) -> None:
 
 def two_sentences() -> None:
     """Which model, which sentences, and how they differ inside; the sections below follow."""
-    frame.heading(
-        "Two sentences, one word",
-        "Choose who crosses what, and two adjectives. Both sentences go through the model; what differs "
-        "between their maps is that one word’s doing. All maps share one scale.",
-    )
-    chosen = probe.Chosen(settings, sweep)
-    chosen.draw()
-    now = inside_of(chosen)
-    sections.block_one(now, sections.two_sentences(now))
-    if now != inside:
+    now = Inside(settings, sweep)
+    now.draw()
+    sections.block_one(sections.two_sentences(now, head), head.value)
+    if now.about != inside.about:
         st.rerun()
 
 
-def inside_of(chosen: probe.Chosen) -> Inside:
-    """The model and the sentences that are set now."""
-    return Inside(settings, setup.request, chosen.variant, chosen.model, chosen.pair, colors)
-
-
-def over_seeds() -> None:
-    """Whether the circuit forms always, sometimes, or by another route."""
-    frame.heading(
-        "Over seeds",
-        "Does training always end in the same circuit? Two blocks, on the seeds that no setting was chosen "
-        "on, each scored as above.",
-    )
-    seeds.show(settings, setup.request, count)
-
-
 settings = Settings("winograd")
-settings.choice("head", "Head", HEADS, "mean")
-settings.value("edge", str, "")
-settings.choice("how", "Take out", HOWS, "edge")
-settings.value("block", whole("block", 1, 2), 1)
-settings.choice("of", "Head", (ALL, *HEADS[1:]), ALL)
-settings.whole("query", "Query", 0, DECISION, DECISION)
-settings.whole("key", "Key", 0, DECISION, FIRST)
+head = settings.choice("head", "Head", HEADS, "mean")
+edge = settings.value("edge", str, "", widget=st.selectbox)
+taken_out = TakenOut(settings)
 count = settings.choice("count", "Seeds", seeds.COUNTS, "5")
 setup = WinogradSetup(settings)
 
@@ -85,11 +58,33 @@ sweep = bench.train(
     notice=parts.notice,
     waits=False,
 )
-colors = palette.current()
-inside = inside_of(probe.Chosen(settings, sweep))
+palette.follow()
+inside = Inside(settings, sweep)
 frame.sources(WINOGRAD_CLOSED.models, "The code of the four models")
-probes.beside(two_sentences)
-for part in (sections.cut, sections.cut_any, proof_view.show):
-    probes.beside(partial(part, inside))
-over_seeds()
+part(
+    "Two sentences, one word",
+    "Choose who crosses what, and two adjectives. Both sentences go through the model; what differs between "
+    "their maps is that one word’s doing. All maps share one scale.",
+    two_sentences,
+)
+part(
+    "Cut one edge",
+    "Below the words, above them each block’s heads; a line is a look, as wide as its weight, and in ink "
+    "where the answer loses a fifth of its logit difference without it. Click one: it is cut, and the "
+    "rest of that row renormalised.",
+    lambda: sections.circuit(inside, edge),
+)
+beside(lambda: taken_out.draw(inside))
+part(
+    "Proof",
+    "A map is a picture. These are interventions: take a head away, put a value of the other sentence in, "
+    "read the stream early, add up what each part wrote.",
+    lambda: proof.show(inside, st.session_state[settings.key("read")]),
+)
+frame.heading(
+    "Over seeds",
+    "Does training always end in the same circuit? Two blocks, on the seeds that no setting was chosen on, "
+    "each scored as above.",
+)
+seeds.show(settings, setup.request, count)
 frame.footer(SECTION, settings)

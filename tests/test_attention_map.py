@@ -9,7 +9,7 @@ import pytest
 from lab.charts.maps import figure as attention_map
 from lab.charts.maps import strip as attention_strip
 from lab.charts.maps import twin
-from lab.charts.maps.panel import Panel, effective_tokens, entropy, heads, labels, scores_panel, weights_panel
+from lab.charts.maps.panel import Panel, effective_tokens, entropy, labels, scores_panel, weights_panel
 from lab.charts.maps.sentences import matrix_table, number, row_table, sentence
 from lab.shell import export
 from lab.shell.palette import MASK_OPACITY, NAMES, palette
@@ -136,14 +136,10 @@ def test_entropy_of_uniform_and_one_hot_rows():
     np.testing.assert_allclose(effective_tokens(rows), [4, 1], atol=1e-5)
 
 
-def test_heads_come_as_thumbnails_with_their_mean_and_several_can_be_chosen():
-    each = heads(WEIGHTS, SCORES)
-    assert list(each) == ["mean", "1", "2"]
-    np.testing.assert_allclose(each["mean"][0], WEIGHTS.mean(axis=0))
-    np.testing.assert_array_equal(each["2"][0], WEIGHTS[1])
-    panels = {name: weights_panel(PIECES, *pair, AHEAD) for name, pair in each.items()}
-    strip = attention_strip.strip(panels, ("mean", "2"), LIGHT)
-    assert [note.text for note in strip.layout.annotations] == ["<b>mean</b>", "1", "<b>2</b>"]
+def test_stages_come_as_thumbnails_and_several_can_be_chosen():
+    panels = {str(head): weights_panel(PIECES, WEIGHTS[0], SCORES[0], AHEAD) for head in range(3)}
+    strip = attention_strip.strip(panels, ("0", "2"), LIGHT)
+    assert [note.text for note in strip.layout.annotations] == ["<b>0</b>", "1", "→", "<b>2</b>", "→"]
     assert [shape.line.color for shape in strip.layout.shapes] == [LIGHT.ink, LIGHT.border, LIGHT.ink]
     side = strip.layout.xaxis.domain[1] * (attention_map.WIDTH - 2)
     assert side == pytest.approx(attention_strip.THUMB, abs=1)
@@ -156,7 +152,7 @@ def test_a_strip_keeps_its_width(number_of_heads):
     panels = {
         str(head): weights_panel(PIECES, WEIGHTS[0], SCORES[0], AHEAD) for head in range(number_of_heads)
     }
-    strip = attention_strip.strip(panels, (), LIGHT, arrows=True)
+    strip = attention_strip.strip(panels, (), LIGHT)
     domains = [strip.layout[f"xaxis{place}"].domain for place in range(1, number_of_heads + 1)]
     assert all(start < end <= 1 for start, end in domains)
     assert [note.text for note in strip.layout.annotations].count("→") == number_of_heads - 1

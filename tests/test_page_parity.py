@@ -17,7 +17,7 @@ from engine.sandbox.judge import Verdict
 from engine.system.errors import Unavailable
 from lab import probes
 from lab.sections.parity import chart as parity_chart
-from lab.sections.parity import parts
+from lab.sections.parity import own, parts
 from lab.sections.parity.chart import Comparison
 from lab.shell import export
 from lab.words import plain
@@ -255,7 +255,7 @@ def test_one_implementation_is_shown_with_what_was_measured(asked):
 
 def test_own_code_is_run_when_asked_and_only_then(asked):
     page = opened()
-    assert page.text_area[0].value == parts.STARTER
+    assert page.text_area[0].value == own.STARTER
     page.text_area[0].set_value("def attention(): pass")
     rerun(page)
     assert asked == []

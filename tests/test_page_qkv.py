@@ -15,7 +15,7 @@ from engine.runs import dispatcher
 from engine.system import device
 from engine.training import checkpoint
 from lab import weights
-from lab.charts.maps import view
+from lab.sections.qkv.stages import STAGES
 from lab.weights import Weights
 from tests import apptest, finished
 from tests.apptest import nodes, open_page, rerun, said
@@ -141,9 +141,9 @@ def test_the_rows_table_and_the_whole_table_are_the_map(trained):
 
 
 def test_every_stage_can_be_shown_large_and_scores_of_both_heads_have_one_scale(trained):
-    page = looked(stages=",".join(view.STAGES))
+    page = looked(stages=",".join(STAGES))
     figures = drawn(page)
-    for stage in view.STAGES:
+    for stage in STAGES:
         pair = [one(figures, f"map.{stage}.{side}.").data[0] for side in ("trained", "untrained")]
         assert pair[0].zmax == pair[1].zmax
         assert one(figures, f"key.{stage}.") is not None

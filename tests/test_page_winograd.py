@@ -354,7 +354,7 @@ def test_the_costliest_edge_is_one_that_flips_an_answer(small, probes_here):
     answers = [Answer("tired", "dog", "road", 1.0, 0.0, named, []) for named in ("dog", "road", "dog", "dog")]
     score = Score(1.0, 0.0, 0.0, 1.0, 1)
     look = winograd_graph.Look(0, 1, "decision", "adjective", 0.5, 0.2, True, score, answers[2:])
-    graph = winograd_graph.Graph(None, [], [look], answers[:2], [])
+    graph = winograd_graph.Graph(None, [], {look.id: look}, answers[:2], [])
     assert winograd_graph.flips(graph, look) == [False, True]
 
 

@@ -14,6 +14,11 @@ class Head(NamedTuple):
     block: int
     head: int
 
+    @property
+    def name(self) -> str:
+        """As people write it, both counted from 1: "1.3"."""
+        return f"{self.block + 1}.{self.head + 1}"
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -75,6 +80,11 @@ class HeadRole:
     direct: dict[str, float]
     zero: Score
     mean: Score
+
+    @property
+    def at(self) -> Head:
+        """Which head it is."""
+        return Head(self.block, self.head)
 
 
 @dataclass(frozen=True)
@@ -222,7 +232,17 @@ class HeadScores:
     previous_token: list[list[float]]
     prefix_matching: list[list[float]]
 
-    def of(self, kind: str) -> list[list[float]]:
-        """Those of a kind, by its field's name."""
-        found: list[list[float]] = getattr(self, kind)
-        return found
+    @property
+    def heads(self) -> list[Head]:
+        """All of them, layer by layer."""
+        return [
+            Head(layer, head) for layer, row in enumerate(self.previous_token) for head in range(len(row))
+        ]
+
+    def of(self, kind: str, head: Head) -> float:
+        """One head's score of a kind, by its field's name."""
+        return float(getattr(self, kind)[head.block][head.head])
+
+    def best(self, kind: str) -> Head:
+        """The head whose score of a kind is highest."""
+        return max(self.heads, key=lambda head: (self.of(kind, head), head))

@@ -68,14 +68,21 @@ def _evenly(colors: list[str]) -> tuple[tuple[float, str], ...]:
 
 
 def current() -> Palette:
-    """The palette of the theme that the reader sees; a change of theme runs the page again.
+    """The palette of the theme that the reader sees, on a page that calls ``follow``."""
+    named = next((name for name in NAMES if palette(name).paper.lower() == _seen()), None)
+    return palette(named or ("dark" if st.context.theme.type == "dark" else "light"))
+
+
+def _seen() -> Any:
+    state: Any = st.session_state.get("palette") or {}
+    return state.get("background")
+
+
+def follow() -> None:
+    """Run the page, or the fragment that this stands in, again when its reader changes the theme.
 
     Call it once a page, where an element without height does no harm.
     """
-    state: Any = st.session_state.get("palette") or {}
-    seen = state.get("background")
-    named = next((name for name in NAMES if palette(name).paper.lower() == seen), None)
-    chosen = palette(named or ("dark" if st.context.theme.type == "dark" else "light"))
     watch = component("attention_lab.palette", js=_WATCH)
-    watch(key="palette", data={"background": seen or chosen.paper.lower()}, on_background_change=lambda: None)
-    return chosen
+    background = _seen() or current().paper.lower()
+    watch(key="palette", data={"background": background}, on_background_change=lambda: None)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from engine.sandbox import cases, child, judge, process
-from lab.sections.parity.parts import STARTER
+from lab.sections.parity.own import STARTER
 
 HEAD = "import math, os, sys, torch\ndef attention(q, k, v, causal):\n"
 BODY = """\

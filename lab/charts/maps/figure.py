@@ -18,6 +18,7 @@ from lab.shell.palette import MASK_OPACITY, Palette
 WIDTH, CELL = 544, 20  # px
 FONT = '"Source Sans", sans-serif'
 SMALL = 12
+PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}  # of what is written beside the cells
 _CHAR, _TILT = 6.4, math.radians(60)  # px of a label's character, and how steep the keys' labels stand
 
 
@@ -61,15 +62,9 @@ def draw(made: Any, element: str, colors: Palette, *, said: str = "", still: boo
     import streamlit as st
 
     config = {"displayModeBar": False, "staticPlot": still, "scrollZoom": False, "doubleClick": False}
-    st.plotly_chart(
-        made,
-        width=int(made.layout.width),
-        height=int(made.layout.height),
-        theme=None,
-        key=f"{element}.{colors.name}",
-        config=config,
-        alt=said or None,
-    )
+    width, height = int(made.layout.width), int(made.layout.height)
+    key, alt = f"{element}.{colors.name}", said or None
+    st.plotly_chart(made, width=width, height=height, theme=None, key=key, config=config, alt=alt)
 
 
 def scale(kind: Kind, limit: float, colors: Palette) -> dict[str, Any]:
@@ -87,13 +82,7 @@ def traces(
     common = {"type": "heatmap", **places, "hoverongaps": False, "zsmooth": False}
     end = panel.limit if limit is None or panel.kind == "weights" else limit
     told, template = _hover(panel)
-    cells = {
-        **common,
-        "z": shades(panel),
-        **scale(panel.kind, end, colors),
-        "xgap": gap,
-        "ygap": gap,
-    }
+    cells = {**common, "z": shades(panel), **scale(panel.kind, end, colors), "xgap": gap, "ygap": gap}
     if names:
         cells |= {"customdata": told, "hovertemplate": template}
     if panel.masked is None or not panel.masked.any():
@@ -148,19 +137,8 @@ def _corner(panel: Panel) -> str:
 
 
 def _corner_note(panel: Panel, colors: Palette) -> dict[str, Any]:
-    return {
-        "text": _corner(panel),
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0,
-        "y": 1,
-        "xanchor": "right",
-        "yanchor": "bottom",
-        "xshift": -4,
-        "yshift": 6,
-        "showarrow": False,
-        "font": {"size": SMALL, "color": colors.gray},
-    }
+    place = {"x": 0, "y": 1, "xanchor": "right", "yanchor": "bottom", "xshift": -4, "yshift": 6}
+    return {**PAPER, **place, "text": _corner(panel), "font": {"size": SMALL, "color": colors.gray}}
 
 
 def _outline(panel: Panel, row: int, colors: Palette) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """One matrix of an attention layer, as what is to be drawn, said and put into tables.
 
-Shapes: T query position, S key position, H heads.
+Shapes: T query position, S key position.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,20 +63,13 @@ def weights_panel(pieces: Sequence[str], weights: Array, scores: Array, masked: 
     """One head's weights, with all that pointing at a cell should tell."""
     names = labels(pieces)
     seen = np.full((len(names), 1), len(names)) if masked is None else (~masked).sum(1, keepdims=True)
-    return Panel(
-        kind="weights",
-        values=weights,
-        rows=names,
-        columns=names,
-        masked=masked,
-        value_name="weight",
-        more={
-            "raw score": (scores, ".2f"),
-            "row entropy, nats": (entropy(weights)[:, None], ".2f"),
-            "effective tokens": (effective_tokens(weights)[:, None], ".1f"),
-            "tokens visible": (seen.astype(np.float32), "d"),
-        },
-    )
+    more = {
+        "raw score": (scores, ".2f"),
+        "row entropy, nats": (entropy(weights)[:, None], ".2f"),
+        "effective tokens": (effective_tokens(weights)[:, None], ".1f"),
+        "tokens visible": (seen.astype(np.float32), "d"),
+    }
+    return Panel("weights", weights, names, names, masked, "weight", more)
 
 
 def scores_panel(
@@ -85,12 +78,6 @@ def scores_panel(
     """Scores, or any difference of two maps: about 0."""
     names = labels(pieces)
     return Panel("scores", scores, names, names, masked, value_name)
-
-
-def heads(weights: Array, scores: Array) -> dict[str, tuple[Array, Array]]:
-    """Weights and scores by head: "mean" first, then "1", "2" and so on. shape: (H, T, S) -> (T, S) each"""
-    each = {str(head + 1): (weights[head], scores[head]) for head in range(len(weights))}
-    return {"mean": (weights.mean(axis=0), scores.mean(axis=0)), **each}
 
 
 def labels(pieces: Sequence[str]) -> tuple[str, ...]:

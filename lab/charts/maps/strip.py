@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lab.charts.maps.figure import SMALL, WIDTH, bare, scale, traces
+from lab.charts.maps.figure import PAPER, SMALL, WIDTH, bare, scale, traces
 from lab.charts.maps.panel import Kind, Panel
 from lab.charts.maps.sentences import number
 from lab.shell.palette import Palette
@@ -15,24 +15,16 @@ from lab.shell.palette import Palette
 THUMB, GAP, NAME = 72, 34, 22  # px: a thumbnail's side, most between two, the line above it
 TICKS = (0, 0.067, 0.25, 0.5, 1)  # of the key of weights
 KEY_WIDTH, KEY_HEIGHT = 260, 46  # px
-_PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}
 
 
-def strip(
-    panels: Mapping[str, Panel], chosen: Collection[str], colors: Palette, *, arrows: bool = False
-) -> Any:
-    """Thumbnails in a row, the chosen ones outlined: the heads of a layer, or the stages of one head.
-
-    Their names stand in the masked corner, where all have one, else above.
-    arrows: each is made of the one before, and the names stand above.
-    """
+def strip(panels: Mapping[str, Panel], chosen: Collection[str], colors: Palette) -> Any:
+    """Thumbnails in a row under their names, each made of the one before; the chosen ones outlined."""
     import plotly.graph_objects as go
 
-    inside = not arrows and all(p.masked is not None and p.masked[0, -1] for p in panels.values())
     step = min(THUMB + GAP, (WIDTH - THUMB - 2) / max(len(panels) - 1, 1))
     side = min(THUMB, step - 8)
-    above = 2 if inside else NAME
-    layout = {**bare(colors, WIDTH, round(above + side + 3)), "margin": {"l": 1, "r": 1, "t": above, "b": 2}}
+    layout = {**bare(colors, WIDTH, round(NAME + side + 3)), "margin": {"l": 1, "r": 1, "t": NAME, "b": 2}}
+    font = {"font": {"size": SMALL + 1, "color": colors.ink}}
     cells, notes, shapes = [], [], []
     for place, (name, panel) in enumerate(panels.items(), start=1):
         axes = {"xaxis": f"x{place}", "yaxis": f"y{place}"}
@@ -43,14 +35,11 @@ def strip(
         layout[f"yaxis{place}"] = {**hidden, "range": [tall - 0.5, -0.5]}
         cells += [{**trace, **axes, "hoverinfo": "skip"} for trace in traces(panel, colors, names=False)]
         here = name in chosen
-        text = {"text": f"<b>{escape(name)}</b>" if here else escape(name), "y": 1}
-        corner = {"x": end, "xanchor": "right", "yanchor": "top"}
-        over = {"x": start, "xanchor": "left", "yanchor": "bottom"}
-        font = {"font": {"size": SMALL + 1, "color": colors.ink}}
-        notes.append({**_PAPER, **text, **font, **(corner if inside else over)})
-        if arrows and place > 1:
+        text = {"text": f"<b>{escape(name)}</b>" if here else escape(name), "x": start, "y": 1}
+        notes.append({**PAPER, **font, **text, "xanchor": "left", "yanchor": "bottom"})
+        if place > 1:
             between = start - (step - side) / 2 / (WIDTH - 2)
-            notes.append({**_PAPER, **font, "text": "→", "x": between, "y": 0.5, "xanchor": "center"})
+            notes.append({**PAPER, **font, "text": "→", "x": between, "y": 0.5, "xanchor": "center"})
         line = {"color": colors.ink if here else colors.border, "width": 1.75 if here else 1}
         edges = {"x0": -0.5, "x1": wide - 0.5, "y0": -0.5, "y1": tall - 0.5}
         shapes.append({"type": "rect", "xref": axes["xaxis"], "yref": axes["yaxis"], **edges, "line": line})
@@ -73,18 +62,14 @@ def key(kind: Kind, limit: float, colors: Palette, name: str) -> Any:
         said = [number(-limit, decimals), "0", number(limit, decimals)]
     along = np.linspace(low, 1, 121, dtype=np.float32)
     ramp = {"type": "heatmap", "z": along[None, :], "x": along, "y": [0], "hoverinfo": "skip"}
-    text = {
-        "text": escape(name.capitalize() if name.isalpha() else name),
-        "x": 0,
-        "xanchor": "right",
-        "xshift": -8,
-    }
+    title = escape(name.capitalize() if name.isalpha() else name)
+    text = {"text": title, "x": 0, "xanchor": "right", "xshift": -8}
     bar = {"tickvals": at, "ticktext": said, "ticks": "", "showgrid": False, "zeroline": False}
     layout = {
         **bare(colors, KEY_WIDTH, KEY_HEIGHT),
         "margin": {"l": 60, "r": 24, "t": 6, "b": 26, "pad": 0},
         "xaxis": {**bar, "fixedrange": True, "tickfont": {"size": SMALL, "color": colors.gray}},
         "yaxis": {"visible": False, "fixedrange": True},
-        "annotations": [{**_PAPER, **text, "y": 1, "yanchor": "top"}],
+        "annotations": [{**PAPER, **text, "y": 1, "yanchor": "top"}],
     }
     return go.Figure(data=[{**ramp, **scale(kind, 1.0, colors)}], layout=layout)

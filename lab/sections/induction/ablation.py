@@ -1,18 +1,26 @@
 """What is left of the ability when heads are taken away: table, chart, and what it says of sharing."""
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import altair as alt
+import streamlit as st
 
 from engine.circuits.results import Head
+from engine.probes.registry import ABLATE_CHOSEN
 from engine.probes.results.induction import Ablation, Without
+from lab import bench, probes
 from lab.bench import Cell, Table
+from lab.bench.tables import number
+from lab.charts import drawing
 from lab.charts.axes import x_axis
 from lab.charts.bars import dots, named
 from lab.charts.drawing import Spec, compiled, fed
-from lab.sections.induction.formation import ROLES, mark, score
+from lab.sections.induction.formation import KINDS, ROLES, SLOTS, mark, score
 from lab.sections.induction.parts import percent
-from lab.sections.induction.probe import head_name, listed
+from lab.sections.induction.probe import heads_in, listed
+from lab.settings import Settings
+from lab.weights import Opened, Weights
 from lab.words import NBSP, count
 
 SETS = {"previous": "all that look one token back", "matching": "all that find what came after"}
@@ -26,30 +34,23 @@ def _lines(found: Ablation, own: Without | None) -> list[tuple[str, str, Without
     lines = []
     for role, words in {**SETS, "others": OTHERS}.items():
         if taken := found.sets.get(role):
-            dot = f":{'blue' if role == 'previous' else 'violet' if role == 'matching' else 'gray'}[●]"
-            lines.append((f"{dot}{NBSP}{words}: {listed(taken.heads)}", words, taken))
+            lines.append((f":{SLOTS.get(role, 'gray')}[●]{NBSP}{words}: {listed(taken.heads)}", words, taken))
     if own:
-        names = listed(own.heads)
-        lines.append((f":blue[○]{NBSP}yours: {names}", f"yours: {names}", own))
-    for taken in found.single:
-        (head,) = taken.heads
-        lines.append((mark(found, head), head_name(head), taken))
-    return lines
+        yours = f"yours: {listed(own.heads)}"
+        lines.append((f":blue[○]{NBSP}{yours}", yours, own))
+    singles = ((taken.heads[0], taken) for taken in found.single)
+    return lines + [(mark(found, head), head.name, taken) for head, taken in singles]
 
 
 def results(found: Ablation, own: Without | None) -> Table:
     """What is left of the second half, with zeros and with means in place of what is taken away."""
-    whole = Cell(found.accuracy, f"**{percent(found.accuracy)}**")
-    empty = Cell(None, "")
+    whole, empty = Cell(found.accuracy, f"**{percent(found.accuracy)}**"), Cell(None, "")
     rows: list[tuple[str | Cell, ...]] = [("nothing taken away", whole, whole, empty, empty)]
     for label, _, taken in _lines(found, own):
         scores = [empty, empty]
         if len(taken.heads) == 1:
-            layer, head = taken.heads[0]
-            values = (found.scores.of(kind)[layer][head] for kind in ("previous_token", "prefix_matching"))
-            scores = [Cell(value, score(value)) for value in values]
-        zero, mean = (Cell(left, _left(left, found)) for left in (taken.zero, taken.mean))
-        rows.append((label, zero, mean, *scores))
+            scores = [number(found.scores.of(kind, taken.heads[0]), score) for kind in KINDS]
+        rows.append((label, *(Cell(left, _left(left, found)) for left in (taken.zero, taken.mean)), *scores))
     return Table(
         ("taken away", "zero", "mean", "previous token", "prefix matching"),
         rows,
@@ -88,14 +89,12 @@ def _plot(names: tuple[str, ...]) -> Spec:
     return compiled(ROW * len(names) + 50, *dots(x, y, "zero", "mean", told))
 
 
-def csv_rows(found: Ablation, own: Without | None) -> list[tuple[object, ...]]:
+def csv_rows(found: Ablation, own: Without | None) -> Iterator[tuple[object, ...]]:
     """The table, for a file."""
-    rows: list[tuple[object, ...]] = [("taken_away", "heads", "zero", "mean")]
-    rows.append(("nothing", "", found.accuracy, found.accuracy))
+    yield "taken_away", "heads", "zero", "mean"
+    yield "nothing", "", found.accuracy, found.accuracy
     for _, name, taken in _lines(found, own):
-        heads = " ".join(map(head_name, taken.heads))
-        rows.append((name, heads, taken.zero, taken.mean))
-    return rows
+        yield name, " ".join(head.name for head in taken.heads), taken.zero, taken.mean
 
 
 def words(found: Ablation) -> str:
@@ -116,8 +115,8 @@ def words(found: Ablation) -> str:
 def _role(found: Ablation, role: str) -> str:
     """One set: what is left without it, and without the one head of it that matters most."""
     taken, whole = found.sets[role], found.accuracy
-    one = {tuple(single.heads[0]): single.zero for single in found.single}
-    worst = min((tuple(head) for head in taken.heads), key=one.__getitem__)
+    one = {single.heads[0]: single.zero for single in found.single}
+    worst = min(taken.heads, key=one.__getitem__)
     gone = "the ability is gone" if taken.zero < whole / 2 else "much of it stays"
     lead = f"Without {SETS[role]} **{percent(taken.zero)}** are left of {percent(whole)}: {gone}."
     if len(taken.heads) == 1:
@@ -134,7 +133,42 @@ def _role(found: Ablation, role: str) -> str:
 
 def _whole_layer(found: Ablation, heads: list[Head]) -> str:
     """Said where a set is all of a layer: then nothing of that layer is left to compare with."""
-    for layer, row in enumerate(found.scores.previous_token):
-        if sorted(heads) == [Head(layer, head) for head in range(len(row))]:
-            return f" They are all of layer {layer + 1}, so what is taken away is that layer."
-    return ""
+    layer = heads[0].block
+    if sorted(heads) != [head for head in found.scores.heads if head.block == layer]:
+        return ""
+    return f" They are all of layer {layer + 1}, so what is taken away is that layer."
+
+
+class OwnHeads:
+    """What is left without some heads, a set of the reader's among them: its setting, and the section."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._chosen = settings.value("heads", heads_in, list[str](), ",".join, widget=st.pills)
+
+    def draw(self, found: Ablation, opened: Opened) -> None:
+        """Chart, table and words."""
+        (one,) = opened.values()
+        own = self._without(found, one)
+        bench.figure_title(
+            "Right on the second half without these heads",
+            "dot: zeros; ring: means; dashed: nothing taken away, and no context",
+            "induction-ablation",
+            lambda: chart(found, own),
+            lambda: csv_rows(found, own),
+            key="figure-title-ablation",
+        )
+        with st.container(key="figure-ablation"):
+            drawing.draw(chart(found, own), key="induction.ablation")
+        bench.beside("results-ablation", [results(found, own)], words(found))
+
+    def _without(self, found: Ablation, one: Weights) -> Without | None:
+        """What is left without the heads that the reader chose, where there are any."""
+        there, chosen = {head.name: head for head in found.scores.heads}, self._chosen.value
+        if missing := [name for name in chosen if name not in there]:
+            st.markdown(f":orange[This model has no head {', '.join(missing)}. Left out.]")
+            self._chosen.value = chosen = [name for name in chosen if name in there]
+        self._chosen.draw(label="Take away together", options=list(there), selection_mode="multi")
+        if not chosen:
+            return None
+        heads = [there[name] for name in sorted(chosen)]
+        return probes.attempt(st.empty(), ABLATE_CHOSEN, weights=one.path, heads=heads, seed=one.seed)

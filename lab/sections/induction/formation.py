@@ -1,21 +1,21 @@
 """When a pair of heads forms: scores over the kept steps, beside the loss, and what they are at one step."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import altair as alt
 
 from engine.chapter.definitions import ACCURACY
-from engine.circuits.results import Head
+from engine.circuits.results import Head, HeadScores
 from engine.probes.results.induction import Ablation, Formation
 from lab.bench import Table
 from lab.bench.tables import number
 from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import DASHED, note, rows
-from lab.charts.drawing import Rows, Spec
+from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Line, Plot, Point
 from lab.sections.induction.parts import LOSS, SCORE, Rise, nats, percent
-from lab.sections.induction.probe import head_name, head_names
 from lab.shell.styles import Style
 from lab.words import NBSP, quantity
 
@@ -40,83 +40,49 @@ def score(value: float | None) -> str:
     return quantity(value, 2)
 
 
-def slot(found: Formation | Ablation, head: Sequence[int]) -> str:
+def slot(found: Formation | Ablation, head: Head) -> str:
     """The colour of a head: that of its role at the end, gray without one."""
-    return next((SLOTS[role] for role in SLOTS if tuple(head) in getattr(found, role)), "gray")
+    return next((SLOTS[role] for role in SLOTS if head in getattr(found, role)), "gray")
 
 
-def mark(found: Formation | Ablation, head: Sequence[int]) -> str:
+def mark(found: Formation | Ablation, head: Head) -> str:
     """A head's dot and name, as Markdown."""
-    return f":{slot(found, head)}[●]{NBSP}{head_name(list(head))}"
+    return f":{slot(found, head)}[●]{NBSP}{head.name}"
 
 
 def stacked(found: Formation, curves: Curves, at: int) -> dict[str, Spec]:
     """Three charts over one another, on one step axis, each with the step of formation and the chosen one."""
-    here, formed = [{"step": at}], _formed(found)
-    drawn = {"losses": (_losses(found), _loss_lines(curves))}
-    drawn |= {kind: (_scores(found, kind), _score_lines(found, kind)) for kind in KINDS}
+    last = found.steps[-1]
+    shared: dict[str, Any] = {"steps": last, "log": False, "form": "~g", "labels": LABELS}
+    frame = Plot(
+        low=-5, high=5, field="nats", ticks=(-4, -2, 0, 2, 4), shown=nats, height=LOW_HEIGHT,
+        across=Across(title=""), over=(_forming, charts.here, _named), **shared,
+    )  # fmt: skip
+    losses = [
+        Line("loss, second half", Style("ink"), (Curve(curves[LOSS]),)),
+        Line("in-context score", Style("ink", "dashed"), (Curve(curves[SCORE]),)),
+    ]
+    drawn = {"losses": (frame, losses)}
+    for kind, title in (("previous_token", ""), ("prefix_matching", "training step")):
+        frame = Plot(
+            low=-0.02, high=1, field="score", ticks=(0, 0.5, 1), shown=score, height=HIGH_HEIGHT,
+            across=Across(title=title), over=(_forming, charts.here), **shared,
+        )  # fmt: skip
+        drawn[kind] = frame, _score_lines(found, kind)
+    formed = [] if (step := found.formed) is None else [{"step": step, "text": f"the pair forms: {step:,}"}]
     return {
-        name: charts.line_chart(frame, lines, here=here, formed=formed)
+        name: charts.line_chart(frame, lines, here=[{"step": at}], formed=formed)
         for name, (frame, lines) in drawn.items()
     }
 
 
-def _losses(found: Formation) -> Plot:
-    return Plot(
-        steps=found.steps[-1],
-        low=-5,
-        high=5,
-        field="nats",
-        log=False,
-        ticks=(-4, -2, 0, 2, 4),
-        form="~g",
-        shown=nats,
-        height=LOW_HEIGHT,
-        across=Across(title=""),
-        labels=LABELS,
-        over=(_forming, charts.here, _named),
-    )
-
-
-def _loss_lines(curves: Curves) -> list[Line]:
-    return [
-        Line("loss, second half", Style("ink"), (Curve(curves[LOSS]),)),
-        Line("in-context score", Style("ink", "dashed"), (Curve(curves[SCORE]),)),
-    ]
-
-
-def _scores(found: Formation, kind: str) -> Plot:
-    return Plot(
-        steps=found.steps[-1],
-        low=-0.02,
-        high=1,
-        field="score",
-        log=False,
-        ticks=(0, 0.5, 1),
-        form="~g",
-        shown=score,
-        height=HIGH_HEIGHT,
-        across=Across(title="training step" if kind == list(KINDS)[-1] else ""),
-        labels=LABELS,
-        over=(_forming, charts.here),
-    )
-
-
 def _score_lines(found: Formation, kind: str) -> list[Line]:
-    lines = []
-    for layer, row in enumerate(found.scores[0].of(kind)):
-        for head in range(len(row)):
-            values = [at.of(kind)[layer][head] for at in found.scores]
-            with_role = Head(layer, head) in getattr(found, ROLE_OF[kind])
-            look = Style(SLOTS[ROLE_OF[kind]]) if with_role else Style("gray")
-            points = tuple(zip(found.steps, values, strict=True))
-            lines.append(Line(head_name([layer, head]), look, (Curve(points),)))
+    role, lines = ROLE_OF[kind], []
+    for head in found.scores[0].heads:
+        look = Style(SLOTS[role] if head in getattr(found, role) else "gray")
+        values = (scores.of(kind, head) for scores in found.scores)
+        lines.append(Line(head.name, look, (Curve(tuple(zip(found.steps, values, strict=True))),)))
     return sorted(lines, key=lambda line: line.style.slot != "gray")
-
-
-def _formed(found: Formation) -> Rows:
-    step = found.formed
-    return [] if step is None else [{"step": step, "text": f"the pair forms: {step:,}"}]
 
 
 def _forming(frame: Plot) -> list[alt.Chart]:
@@ -124,8 +90,7 @@ def _forming(frame: Plot) -> list[alt.Chart]:
 
 
 def _named(frame: Plot) -> list[alt.Chart]:
-    layer = rows("formed").encode(x=frame.x, y=alt.value(0))
-    return [note(layer, align="right", dx=-4, baseline="top")]
+    return [note(rows("formed").encode(x=frame.x, y=alt.value(0)), align="right", dx=-4, baseline="top")]
 
 
 def together(specs: dict[str, Spec]) -> Spec:
@@ -138,37 +103,30 @@ def together(specs: dict[str, Spec]) -> Spec:
     return drawing.together(drawn, "vconcat")
 
 
-def csv_rows(found: Formation) -> list[tuple[object, ...]]:
+def csv_rows(found: Formation) -> Iterator[tuple[object, ...]]:
     """Every score of every head at every kept step; the first row names the columns."""
-    rows: list[tuple[object, ...]] = [("step", "head", *KINDS)]
+    yield "step", "head", *KINDS
     for step, scores in zip(found.steps, found.scores, strict=True):
-        for layer, row in enumerate(scores.previous_token):
-            for head, previous in enumerate(row):
-                name = head_name([layer, head])
-                rows.append((step, name, previous, scores.prefix_matching[layer][head]))
-    return rows
+        for head in scores.heads:
+            yield step, head.name, *(scores.of(kind, head) for kind in KINDS)
 
 
 def scores_table(found: Formation, at: int) -> Table:
     """Both scores of every head at a step, and those of a head that looks at all it sees alike."""
     scores = found.scores[found.steps.index(at)]
     lines = []
-    for layer, row in enumerate(scores.previous_token):
-        for head in range(len(row)):
-            values = (scores.of(kind)[layer][head] for kind in KINDS)
-            cells = (number(value, score, bold=value >= found.threshold) for value in values)
-            lines.append((mark(found, (layer, head)), *cells))
+    for head in scores.heads:
+        values = (scores.of(kind, head) for kind in KINDS)
+        cells = (number(value, score, bold=value >= found.threshold) for value in values)
+        lines.append((mark(found, head), *cells))
     alike = (number(found.all_alike.of(kind), score, color="gray") for kind in KINDS)
     lines.append((":gray[all alike]", *alike))
     return Table((f"head, step {at:,}", "previous token", "prefix matching"), lines)
 
 
-def first_reached(found: Formation, kind: str) -> int | None:
-    """The first kept step at which some head's score of that kind counts as a role."""
-    for step, scores in zip(found.steps, found.scores, strict=True):
-        if max(value for row in scores.of(kind) for value in row) >= found.threshold:
-            return int(step)
-    return None
+def highest(scores: HeadScores, kind: str) -> float:
+    """The highest score of a kind."""
+    return scores.of(kind, scores.best(kind))
 
 
 def formed_words(found: Formation, rose: Rise | None) -> str:
@@ -180,15 +138,18 @@ def formed_words(found: Formation, rose: Rise | None) -> str:
     )
     if found.formed is None:
         last = found.scores[-1]
-        highest = " and ".join(score(max(value for row in last.of(kind) for value in row)) for kind in KINDS)
+        most = " and ".join(score(highest(last, kind)) for kind in KINDS)
         why = "" if len(last.previous_token) > 1 else " There is no later layer here, so none can."
-        return f"{rule} {NOT_YET}: at the last one the highest scores are {highest}.{why}"
+        return f"{rule} {NOT_YET}: at the last one the highest scores are {most}.{why}"
     return f"{rule} From **step {found.formed:,}** on it does, at every kept step. {_beside(found, rose)}"
 
 
 def _beside(found: Formation, rose: Rise | None) -> str:
-    reached = {kind: first_reached(found, kind) for kind in KINDS}
-    first = sorted((step, KINDS[kind]) for kind, step in reached.items() if step is not None)
+    kept = list(zip(found.steps, found.scores, strict=True))
+    first = sorted(
+        next((step, name) for step, at in kept if highest(at, kind) >= found.threshold)
+        for kind, name in KINDS.items()
+    )
     if first[0][0] == first[-1][0]:
         said = "Both scores reach that at the same kept step."
     else:
@@ -214,7 +175,7 @@ def step_words(found: Formation, curves: Curves, at: int) -> str:
     if pair is None:
         return f"{can}\n\nNo pair stands at this step."
     scores, (early, late) = found.scores[found.steps.index(at)], pair
-    back, after = scores.previous_token[early[0]][early[1]], scores.prefix_matching[late[0]][late[1]]
+    back, after = scores.of("previous_token", early), scores.of("prefix_matching", late)
     return (
         f"{can}\n\nThe best pair: {mark(found, early)} looks one token back with a mean weight of "
         f"{score(back)}, and {mark(found, late)} at what came after the last time with {score(after)}."
@@ -230,12 +191,9 @@ def sharing(found: Formation) -> str:
     """Who has a role at the end."""
     if not found.previous:
         return ""
-    every = len(head_names(found.scores[-1].previous_token))
-    counts = {role: len(getattr(found, role)) for role in ROLES}
-    told = [
-        f"{counts[role]} of {every} heads {ROLES[role].replace('looks', 'look').replace('finds', 'find')}"
-        if counts[role] > 1
-        else f"one head {ROLES[role]}"
-        for role in ROLES
-    ]
-    return f"At the last step {told[0]} and {told[1]}."
+    every, told = len(found.scores[-1].heads), []
+    for role, does in ROLES.items():
+        count = len(getattr(found, role))
+        do = does.replace("looks", "look").replace("finds", "find")
+        told.append(f"{count} of {every} heads {do}" if count > 1 else f"one head {does}")
+    return f"At the last step {' and '.join(told)}."

@@ -1,24 +1,26 @@
 """Two heads' attention on one repeated sequence, at one kept step, side by side."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
+from engine.circuits.results import Head
+from engine.probes.registry import INDUCTION_MAPS
 from engine.probes.results.induction import Formation, Maps
-from lab.charts.maps import figure, strip
-from lab.charts.maps.panel import Array, Panel, weights_panel
-from lab.charts.maps.sentences import number, row_table, sentence
-from lab.charts.maps.twin import numbers, twin
+from lab import bench, probes
+from lab.charts.maps import figure, view
+from lab.charts.maps.panel import Array, Panel, labels, weights_panel
+from lab.charts.maps.sentences import number, sentence
 from lab.sections.induction.formation import mark
-from lab.sections.induction.probe import FOUND, head_name, head_names
-from lab.shell import export
-from lab.shell.palette import Palette
+from lab.sections.induction.probe import FOUND, head_or_found
+from lab.settings import Setting, Settings, whole
+from lab.shell import palette
 from lab.words import plain
 
-WIDTH = figure.WIDTH
+PERIODS = (11, 12, 14)  # tokens before the repeat, of the sequence that is shown
 # By side: what it shows if nothing else is chosen, as the score that the head is best at, and its words.
 SIDES = {
     "left": ("previous_token", "Looks one token back"),
@@ -29,9 +31,8 @@ SIDES = {
 def panel(found: Maps, at: int, head: Sequence[int]) -> Panel:
     """One head's weights on the sequence at a kept step."""
     step, (layer, number_) = found.steps.index(at), head
-    weights, scores = (_square(getattr(found, name)[step][layer][number_]) for name in ("weights", "scores"))
-    masked = np.triu(np.ones(weights.shape, bool), 1)
-    return weights_panel(found.pieces, weights, scores, masked)
+    weights, scores = (_square(kind[step][layer][number_]) for kind in (found.weights, found.scores))
+    return weights_panel(found.pieces, weights, scores, np.triu(np.ones(weights.shape, bool), 1))
 
 
 def _square(rows: list[list[float]]) -> Array:
@@ -42,73 +43,83 @@ def _square(rows: list[list[float]]) -> Array:
     return square
 
 
-def best(measured: Formation, kind: str) -> list[int]:
+def best(measured: Formation, kind: str) -> Head:
     """The head that a side shows: of the pair at the end, else the one whose score is highest there."""
     if pair := measured.pair:
-        return list(pair[[score for score, _ in SIDES.values()].index(kind)])
-    scores = measured.scores[-1].of(kind)
-    ranked = ((value, layer, head) for layer, row in enumerate(scores) for head, value in enumerate(row))
-    _, layer, head = max(ranked)
-    return [layer, head]
+        return pair[[score for score, _ in SIDES.values()].index(kind)]
+    return measured.scores[-1].best(kind)
 
 
-def chosen(measured: Formation, side: str, choice: str) -> list[int]:
-    """The head of a side. choice: "found", or its name."""
-    if choice == FOUND:
-        return best(measured, SIDES[side][0])
-    layer, _, head = choice.partition(".")
-    return [int(layer) - 1, int(head) - 1]
+class SideBySide:
+    """The settings of the maps: the sequence, the row that is read out, and the head of each side."""
 
+    def __init__(self, settings: Settings) -> None:
+        self._period = settings.choice("period", "Repeats after, tokens", PERIODS, 12)
+        self._row = settings.value("row", whole("row", 0, 2 * PERIODS[-1] - 1), None, widget=st.selectbox)
+        self._sides: dict[str, Setting[str]] = {
+            side: settings.value(side, head_or_found(side), FOUND, widget=st.selectbox) for side in SIDES
+        }
 
-def options(measured: Formation) -> list[str]:
-    """What a side may show."""
-    return [FOUND, *head_names(measured.scores[-1].previous_token)]
+    def draw(self, measured: Formation, run: Path, at: int) -> None:
+        """Both maps after the step ``at``. run: the folder with the kept weights."""
+        st.subheader("The two heads on one sequence", anchor=False)
+        with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-maps"):
+            self._period.draw()
+            row_slot = st.empty()
+            status_slot = bench.status_line()
+        period = self._period.value
+        maps = probes.attempt(status_slot, INDUCTION_MAPS, run=run, period=period)
+        if not maps:
+            return
+        row, names = self._chosen_row(period), labels(maps.pieces)
+        with row_slot:
+            self._row.draw(
+                label="Row to read out", options=range(len(names)), format_func=names.__getitem__, width=160
+            )
+        options = [FOUND, *(head.name for head in measured.scores[-1].heads)]
+        for side, chosen in self._sides.items():
+            if chosen.value not in options:
+                st.markdown(f":orange[{side} is {chosen.value}, which this model has not. Used: found.]")
+                chosen.value = FOUND
+        palette.follow()
+        view.key("induction.key")
+        with st.container(horizontal=True):
+            for side in SIDES:
+                with st.container(width=figure.WIDTH):
+                    self._side(side, options, measured, maps, at, row)
+        st.caption(
+            "Rows are queries, top to bottom; columns are keys; each row sums to 1. Colour follows the "
+            "square root of the weight, fixed from 0 to 1. Grey: masked. The maps follow the step above."
+        )
 
+    def _chosen_row(self, period: int) -> int:
+        """One of the maps', at first one of the second half."""
+        usual, row = period + 3, self._row.value
+        if row is not None and row >= 2 * period:
+            st.markdown(f":orange[Row {row} is beyond this sequence’s {2 * period} tokens. Used: {usual}.]")
+        if row is None or row >= 2 * period:
+            self._row.value = row = usual
+        return row
 
-@dataclass(frozen=True, eq=False)
-class Look:
-    """What both sides show: the maps and the scores over the steps, a step, a row of the map, the colours."""
-
-    maps: Maps
-    scores: Formation
-    at: int
-    row: int
-    colors: Palette
-
-    def draw(self, side: str, key: str) -> None:
-        """One side: its head, the map, the row in words, the numbers. key: of the setting with its head."""
+    def _side(
+        self, side: str, options: list[str], measured: Formation, maps: Maps, at: int, row: int
+    ) -> None:
+        """One head's map, the row in words, the numbers."""
         kind, title = SIDES[side]
-        as_found = f"{head_name(best(self.scores, kind))}, as found"
-        st.selectbox(
-            title,
-            options(self.scores),
-            format_func=lambda name: as_found if name == FOUND else name,
-            key=key,
-            width=180,
-        )
-        head = chosen(self.scores, side, st.session_state[key])
-        shown = panel(self.maps, self.at, head)
-        with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-            st.markdown(f"{mark(self.scores, head)} :gray[step {self.at:,}]", width="content")
-            with st.popover("Export", type="tertiary", key=f"export.{side}"):
-                self._exports(side, shown, head_name(head))
-        words = f"{sentence(shown, self.row)} {expected(self.maps, shown, self.row)}"
-        made = figure.figure(shown, self.colors, marked=self.row)
-        figure.draw(made, f"induction.{side}", self.colors, said=words)
+        found = best(measured, kind)
+        names: dict[str, Any] = {FOUND: f"{found.name}, as found"}
+        setting = self._sides[side]
+        setting.draw(label=title, options=options, format_func=lambda name: names.get(name, name), width=180)
+        head = next((one for one in measured.scores[-1].heads if one.name == setting.value), found)
+        shown = panel(maps, at, head)
+        words = f"{sentence(shown, row)} {expected(maps, shown, row)}"
+        view.draw(
+            shown, f"induction.{side}", f"{mark(measured, head)} :gray[step {at:,}]", words, marked=row,
+            file=f"induction-{side}-head-{head.name}-step-{at}",  # both sides may show one head
+            heading=f"Head {head.name}, step {at:,}",
+        )  # fmt: skip
         st.markdown(words)
-        _table(shown, self.row)
-
-    def _exports(self, side: str, shown: Panel, name: str) -> None:
-        export.downloads(
-            f"induction-{side}-head-{name}-step-{self.at}",  # both sides may show one head
-            lambda: twin(shown, f"Head {name}, step {self.at:,}", marked=self.row),
-            lambda: numbers(shown),
-        )
-
-    def key(self) -> None:
-        """The key of the colours, for both sides."""
-        made = strip.key("weights", 1.0, self.colors, "weight")
-        figure.draw(made, "induction.key", self.colors, still=True)
+        view.draw_numbers(shown, row)
 
 
 def expected(found: Maps, shown: Panel, row: int) -> str:
@@ -123,12 +134,3 @@ def expected(found: Maps, shown: Panel, row: int) -> str:
         said.append(f"{came} **{number(float(weights[after]))}**")
     text = "; ".join(said)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-def _table(shown: Panel, row: int) -> None:
-    import pandas as pd
-
-    head, *rows = row_table(shown, row)
-    frame: Any = pd.DataFrame([(plain(str(label)), *values) for label, *values in rows], columns=list(head))
-    form = frame.style.format(lambda value: number(value, 3), subset=list(head[1:]))
-    st.table(form, border="horizontal", hide_index=True)

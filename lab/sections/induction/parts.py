@@ -1,7 +1,7 @@
 """What the page on induction draws and says of its runs: curves, results, guesses, seeds."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.chapter import reference
@@ -9,7 +9,7 @@ from engine.chapter.definitions import ACCURACY, ids
 from engine.chapter.language_experiments import INDUCTION
 from engine.chapter.language_variants import ONE_LAYER, TWO_LAYERS
 from lab import bench
-from lab.bench import Cell, Figure, Question, Row, Sweep, Table, tables
+from lab.bench import Cell, Figure, Question, Sweep, Table, tables
 from lab.charts.lines import Line, Point
 from lab.charts.panels import Panel, Part
 from lab.shell.frame import dot
@@ -33,22 +33,11 @@ def nats(value: float | None) -> str:
     return quantity(value, 2)
 
 
+_OF, _LATE = "share of tokens", "nats, late loss minus early loss"
 PANELS = (
-    Panel(
-        ACCURACY,
-        "Right on the second half",
-        "share of tokens",
-        -0.03,
-        1.04,
-        (0, 0.5, 1),
-        False,
-        ".0%",
-        percent,
-    ),
+    Panel(ACCURACY, "Right on the second half", _OF, -0.03, 1.04, (0, 0.5, 1), False, ".0%", percent),
     Panel(LOSS, "Loss on the second half", "nats", 0, 5, (0, 2, 4), False, "~g", nats),
-    Panel(
-        SCORE, "In-context score", "nats, late loss minus early loss", -5, 1, (-4, -2, 0), False, "~g", nats
-    ),
+    Panel(SCORE, "In-context score", _LATE, -5, 1, (-4, -2, 0), False, "~g", nats),
 )
 COLUMNS = ("model", "second half right", "no-context level", "in-context score")
 
@@ -69,13 +58,7 @@ def figure(sweep: Sweep) -> Figure:
 def parts(sweep: Sweep) -> list[Part]:
     """The three figures over the steps, both models in each."""
     return [
-        Part(
-            panel,
-            [
-                Line(INDUCTION.variant(name).short, style(name), sweep.curves(name, panel.metric))
-                for name in INDUCTION.variants
-            ],
-        )
+        Part(panel, [Line(v.short, style(v.id), sweep.curves(v.id, panel.metric)) for v in INDUCTION.models])
         for panel in PANELS
     ]
 
@@ -211,75 +194,3 @@ QUESTIONS = (
         emerges,
     ),
 )
-
-
-def seeds_table(sweep: Sweep, formed: Mapping[int, int | None]) -> Table:
-    """One line a seed, then mean and spread. formed: the step by seed, as far as it was looked for."""
-    found = [sweep.row(TWO, ACCURACY), sweep.row(ONE, ACCURACY), sweep.row(ONE, LEVEL)]
-    rows = list[tuple[str | Cell, ...]]()
-    for seed in sweep.request.seeds:
-        two, one, level = (row.yours.get(seed) for row in found)
-        gap = one - level if one is not None and level is not None else None
-        step = Cell(formed[seed], _step(formed[seed])) if seed in formed else tables.NO_NUMBER
-        shares = (Cell(value, percent(value)) for value in (two, one, level))
-        rows.append((f"seed {seed}", *shares, Cell(gap, _points(gap)), step))
-    gaps = _gaps(found[1], found[2])
-    steps = [float(step) for step in formed.values() if step is not None]
-    rows.append(
-        (
-            "**mean** :gray[± sd]",
-            *(tables.with_spread(row.mean, row.sd, percent, bold=True) for row in found),
-            tables.with_spread(_mean(gaps), _sd(gaps), _points, bold=True),
-            tables.with_spread(_mean(steps), _sd(steps), lambda value: quantity(value, 0), bold=True),
-        )
-    )
-    return Table(
-        ("yours", "two layers", "one layer", "its no-context level", "one layer above it", "forms at"),
-        rows,
-        "No-context level: right tokens where nothing before tells the next.",
-    )
-
-
-def _gaps(one: Row, level: Row) -> list[float]:
-    return [one.yours[seed] - level.yours[seed] for seed in one.yours if seed in level.yours]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
-
-
-def _sd(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
-def _points(gap: float | None) -> str:
-    return "–" if gap is None else f"{quantity(100 * gap)}{NBSP}points"
-
-
-def _step(step: int | None) -> str:
-    return ":red[never]" if step is None else f"step{NBSP}{step:,}"
-
-
-def seeds_words(sweep: Sweep, formed: Mapping[int, int | None]) -> str:
-    """What the seeds agree on."""
-    one, level, two = sweep.row(ONE, ACCURACY), sweep.row(ONE, LEVEL), sweep.row(TWO, ACCURACY)
-    if not two.yours or not one.yours:
-        return "No run of both models has ended yet. Train them above, on five seeds."
-    high = sum(value > 0.95 for value in two.yours.values())
-    gaps = _gaps(one, level)
-    near = sum(gap <= NEAR for gap in gaps)
-    said = [
-        f"Two layers name over 95{NBSP}% of the second half on **{high} of {len(two.yours)}** seeds; one "
-        f"layer stays within {quantity(100 * NEAR, 0)} points of its no-context level on "
-        f"**{near} of {len(gaps)}**."
-    ]
-    steps = [step for step in formed.values() if step is not None]
-    if steps:
-        said.append(
-            f"The pair forms between step {min(steps):,} and step {max(steps):,}."
-            if len(steps) > 1
-            else f"The pair forms at step {steps[0]:,}."
-        )
-    if len(two.yours) < 2:
-        said.append("One seed says nothing about another: choose 5 above.")
-    return " ".join(said)

@@ -1,11 +1,17 @@
 """The same heads looked for in models of Shakespeare: table, and whether any has them."""
 
-from engine.probes.results.induction import InText, InTexts
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from engine.probes.results.induction import InTexts
+from lab import bench, weights
 from lab.bench import Cell, Table
 from lab.bench.tables import number as cell
 from lab.charts.maps.sentences import number
-from lab.sections.induction.formation import score
-from lab.sections.induction.probe import head_name
+from lab.sections.induction.formation import KINDS, highest, score
+from lab.weights import Opened
 from lab.words import NBSP, plain
 
 COLUMNS = ("model, head", "previous, random", "matching, random", "previous, text", "matching, text")
@@ -17,36 +23,42 @@ REMARK = (
 )
 
 
+def models(opened: Opened) -> dict[str, Any] | None:
+    """Those that there are, for the probe; None where there are none, which is said."""
+    if not opened:
+        st.markdown(":small[:gray[No model of Shakespeare with heads is here. Train one on Ladder.]]")
+    return {"models": weights.paths(opened)} if opened else None
+
+
+def draw(found: InTexts, opened: Opened) -> None:
+    """Both tables, and what they say."""
+    caption = f"{REMARK.format(least=score(found.rows[0].threshold))} {weights.whose(opened)}"
+    tables = [gains(found), replace(results(found), caption=caption)]
+    bench.beside("results-text", tables, words(found))
+
+
 def results(found: InTexts) -> Table:
     """Every head of every model, on random tokens that repeat and on text."""
     rows = []
     for row in found.rows:
-        for layer, heads in enumerate(row.random.previous_token):
-            for head in range(len(heads)):
-                values = (getattr(row, where).of(kind)[layer][head] for where, kind in _COLUMNS)
-                cells = (cell(value, score, bold=value >= row.threshold) for value in values)
-                rows.append((f"{plain(row.model)}, {head_name([layer, head])}", *cells))
-    alike = (getattr(found.rows[0], f"alike_{where}").of(kind) for where, kind in _COLUMNS)
+        for head in row.random.heads:
+            values = (getattr(row, where).of(kind, head) for where in ("random", "text") for kind in KINDS)
+            cells = (cell(value, score, bold=value >= row.threshold) for value in values)
+            rows.append((f"{plain(row.model)}, {head.name}", *cells))
+    first = found.rows[0]
+    alike = (at.of(kind) for at in (first.alike_random, first.alike_text) for kind in KINDS)
     rows.append((":gray[all alike]", *(cell(value, score, color="gray") for value in alike)))
     return Table(COLUMNS, rows)
-
-
-_COLUMNS = [(where, kind) for where in ("random", "text") for kind in ("previous_token", "prefix_matching")]
 
 
 def gains(found: InTexts) -> Table:
     """One line a model: what a repeat is worth to it, and the pair, if there is one."""
     rows = []
     for row in found.rows:
-        pair = ":gray[none]" if row.pair is None else f"**{' → '.join(map(head_name, row.pair))}**"
+        pair = ":gray[none]" if row.pair is None else f"**{' → '.join(head.name for head in row.pair)}**"
         gained = (Cell(value, number(value)) for value in (row.gain_random_nats, row.gain_text_nats))
         rows.append((plain(row.model), Cell(row.layers, str(row.layers)), *gained, pair))
     return Table(GAINS, rows)
-
-
-def remark(found: InTexts) -> str:
-    """What the columns hold."""
-    return REMARK.format(least=score(found.rows[0].threshold))
 
 
 def words(found: InTexts) -> str:
@@ -56,11 +68,10 @@ def words(found: InTexts) -> str:
     shallow = [row for row in rows if row.layers < 2]
     said = []
     for row, (early, late) in having:
-        back = row.random.previous_token[early[0]][early[1]]
-        after = row.random.prefix_matching[late[0]][late[1]]
+        back, after = row.random.of("previous_token", early), row.random.of("prefix_matching", late)
         said.append(
-            f"**{plain(row.model)}** has a pair: {head_name(early)} looks one token back with "
-            f"{score(back)}, {head_name(late)} finds what came after with {score(after)}; a repeat of random "
+            f"**{plain(row.model)}** has a pair: {early.name} looks one token back with "
+            f"{score(back)}, {late.name} finds what came after with {score(after)}; a repeat of random "
             f"tokens is worth {number(row.gain_random_nats)}{NBSP}nats to it."
         )
     if not having:
@@ -76,25 +87,9 @@ def words(found: InTexts) -> str:
     if deep := [row.model for row in rows if row.layers > 1 and not row.pair]:
         named = ", ".join(f"*{plain(name)}*" for name in deep)
         said.append(f"More than one layer, and still no pair: {named}.")
-    back = max(_best(row, "previous_token") for row in rows)
-    after = max(_best(row, "prefix_matching") for row in rows)
+    back, after = (max(highest(row.random, kind) for row in rows) for kind in KINDS)
     said.append(
         f"On random tokens the highest previous-token score of all is {score(back)}, the highest "
         f"prefix-matching score {score(after)}."
     )
     return "\n\n".join(said)
-
-
-def _best(row: InText, kind: str) -> float:
-    return float(max(value for heads in row.random.of(kind) for value in heads))
-
-
-def csv_rows(found: InTexts) -> list[tuple[object, ...]]:
-    """Every score, for a file."""
-    rows: list[tuple[object, ...]] = [("model", "head", *(f"{kind}_{where}" for where, kind in _COLUMNS))]
-    for row in found.rows:
-        for layer, heads in enumerate(row.random.previous_token):
-            for head in range(len(heads)):
-                values = (getattr(row, where).of(kind)[layer][head] for where, kind in _COLUMNS)
-                rows.append((row.model, head_name([layer, head]), *values))
-    return rows

@@ -76,9 +76,8 @@ def apart(now: Sweep) -> str:
         )
     norm = bought(now, "block")
     if norm:
-        said.append(
-            f"LayerNorm {effect(norm)} for 768 parameters, three times a gain and a bias per feature."
-        )
+        each = "three times a gain and a bias per feature"
+        said.append(f"LayerNorm {effect(norm)} for 768 parameters, {each}.")
     return "\n\n".join(said) or (
         "Positions and learned weights come together when a head takes the place of the added average, and "
         "so do W_O and four heads. Here each has a rung of its own; what it is worth stands here once it is "
@@ -87,35 +86,32 @@ def apart(now: Sweep) -> str:
 
 
 def _whose(projection: Gap, heads: Gap) -> str:
-    if projection.points <= 0.05 and heads.points <= 0.05:
+    worth = {"W_O": projection.points, "the heads": heads.points}
+    lead = "W_O" if projection.points > heads.points else "the heads"
+    if max(worth.values()) <= 0.05:
         return "Neither pays here."
     if projection.noise or heads.noise:
         return "One of the two is within seed noise; more seeds will tell."
     if projection.noise is None:
-        lead = "W_O" if projection.points > heads.points else "the heads"
         return f"By one seed, more is due to {lead}."
-    lead = "W_O" if projection.points > heads.points else "the heads"
-    both = projection.points + heads.points
-    larger = max(projection.points, heads.points)
-    if both <= 0 or min(projection.points, heads.points) <= 0:
+    if min(worth.values()) <= 0:
         return f"It is {lead}."
-    return f"{lead[:1].upper()}{lead[1:]} brought {100 * larger / both:.0f}{NBSP}% of the two together."
+    share = 100 * max(worth.values()) / sum(worth.values())
+    return f"{lead[:1].upper()}{lead[1:]} brought {share:.0f}{NBSP}% of the two together."
 
 
 def by_heart(now: Sweep) -> str:
     """Held out against trained on."""
-    said = []
-    ratios = {}
+    said, ratios = [], dict[str, float]()
     for name in BY_HEART:
         held, trained = now.row(name, PERPLEXITY).mean, now.row(name, TRAIN).mean
         if held is not None and trained:
             ratios[name] = held / trained
     if "block" in ratios and "two-blocks" in ratios:
-        second = bought(now, "two-blocks")
         said.append(
             f"On held-out text the model is {ratios['block']:.2f} times as perplexed as on its own with one "
-            f"block, {ratios['two-blocks']:.2f} times with two. The second block {effect(second)} on "
-            f"held-out text."
+            f"block, {ratios['two-blocks']:.2f} times with two. The second block "
+            f"{effect(bought(now, 'two-blocks'))} on held-out text."
         )
         said.append(
             "The chapter’s are 2.03 and 2.80 times: two blocks know their text better and any other worse."
@@ -126,23 +122,3 @@ def by_heart(now: Sweep) -> str:
         "A model with more parameters fits its training text better. Whether that helps on any other shows "
         "here, once one and two blocks are trained."
     )
-
-
-def dropout(few: Gap | None, many: Gap | None, passes: tuple[str, str]) -> str:
-    """Dropout after one pass and after many."""
-    if few is None and many is None:
-        return (
-            "A model that reads every token once has nothing to learn by heart, so dropout can only be in "
-            "its way. What each budget says of that stands here once it is trained."
-        )
-    said = []
-    for gap, how_often in zip((few, many), passes, strict=True):
-        if gap is not None:
-            said.append(f"After {how_often} dropout {effect(gap)}.")
-    if few and many:
-        said.append(
-            "This is why large models, which see most of their text once, are mostly trained without it."
-            if few.points <= 0 < many.points
-            else "The chapter has it that dropout pays only where a text is read many times."
-        )
-    return "\n\n".join(said)

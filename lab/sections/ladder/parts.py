@@ -2,19 +2,14 @@
 
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
-from engine.chapter.budget import Budget
 from engine.chapter.definitions import ids
 from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN
 from engine.chapter.variants import BLOCK, BLOCK_DROPOUT, TWO_BLOCKS
-from engine.data import corpus
 from engine.models import ledger
 from engine.models.config import ModelConfig
 from engine.runs.launch import OWN
-from engine.system.errors import LabError
 from lab.bench import Gap, Row, Sweep, Table, difference, tables
 from lab.bench.tables import Cell
 from lab.charts.lines import Curve, Line
@@ -26,8 +21,7 @@ from lab.words import NBSP, plain, points, quantity, signed
 OWN_TITLE = "your own rung"
 PARTS = LADDER.models[1:]  # all but the one that the ladder starts with
 BY_HEART = ids(BLOCK, TWO_BLOCKS, BLOCK_DROPOUT)
-DROPOUT = ids(BLOCK, BLOCK_DROPOUT)
-WIDTHS = ("64", "128", "256", "768", "2048", "4096", "12288")
+WIDTHS = {width: f"{int(width):,}" for width in ("64", "128", "256", "768", "2048", "4096", "12288")}
 HELD_OUT = Panel(PERPLEXITY, "Held out", "perplexity, log", 6, 1280, (10, 30, 100, 300, 1000))
 TRAINED_ON = replace(HELD_OUT, metric=TRAIN, title="On the batches it trains on")
 
@@ -72,11 +66,10 @@ def shipped_bought(now: Sweep, name: str) -> tuple[float | None, float | None]:
     parent = now.row(LADDER.variant(name).parent or "", PERPLEXITY).reference
     if mine is None or parent is None:
         return None, None
-    pairs = [
-        (parent.measured.get(seed, {}).get(PERPLEXITY), figures.get(PERPLEXITY))
-        for seed, figures in mine.measured.items()
-    ]
-    gaps = [before - after for before, after in pairs if before is not None and after is not None]
+    before, after = (
+        {seed: row.measured[seed].get(PERPLEXITY) for seed in row.measured} for row in (parent, mine)
+    )
+    gaps = [a - b for seed in after if (a := before.get(seed)) is not None and (b := after[seed]) is not None]
     if not gaps:
         return None, None
     return statistics.fmean(gaps), statistics.stdev(gaps) if len(gaps) > 1 else None
@@ -97,15 +90,13 @@ def bought_table(now: Sweep) -> Table:
         mean, sd = shipped_bought(now, name)
         worth = yours.points if yours else mean
         each = 1000 * worth / more if worth is not None and more else None
-        rows.append(
-            (
-                f"{dot(name)}{NBSP}{plain(part)}",
-                Cell(more, signed(more, whole_number) if more else "0"),
-                tables.with_spread(mean, sd, signed_points),
-                tables.points(yours),
-                tables.number(each, _per_thousand, color="" if yours else "gray"),
-            )
-        )
+        rows.append((
+            f"{dot(name)}{NBSP}{plain(part)}",
+            Cell(more, signed(more, whole_number) if more else "0"),
+            tables.with_spread(mean, sd, signed_points),
+            tables.points(yours),
+            tables.number(each, _per_thousand, color="" if yours else "gray"),
+        ))  # fmt: skip
     return Table(
         ("part", "parameters", "reference", "bought, yours", "per 1,000"),
         rows,
@@ -169,19 +160,12 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f}{NBSP}%"
 
 
-def of_width(width: int) -> ModelConfig:
-    """The chapter's block at another width, its feed-forward four times as wide."""
-    return replace(BLOCK.config, d_model=width, d_ff=4 * width)
-
-
 def block_table(width: int) -> Table:
-    """One block of a width, part by part."""
-    block = ledger.block_parameters(of_width(width))
+    """The chapter's block at a width, its feed-forward four times as wide, part by part."""
+    block = ledger.block_parameters(replace(BLOCK.config, d_model=width, d_ff=4 * width))
     whole = sum(block.values())
-    rows = [
-        (plain(part), Cell(size, f"{size:,}"), tables.number(size / whole, percent))
-        for part, size in block.items()
-    ]
+    shares = {part: tables.number(size / whole, percent) for part, size in block.items()}
+    rows = [(plain(part), Cell(size, f"{size:,}"), shares[part]) for part, size in block.items()]
     return Table(("part", "parameters", "share"), rows)
 
 
@@ -190,10 +174,8 @@ def by_heart_parts(now: Sweep) -> list[Part]:
     order = sorted(BY_HEART, key=lambda name: style(name).dash != "solid")
     found = []
     for panel in (HELD_OUT, TRAINED_ON):
-        drawn = []
-        for name in order:
-            curves = now.curves(name) if panel is HELD_OUT else _batches(now, name)
-            drawn.append(Line(LADDER.variant(name).short, style(name), curves))
+        curves = {name: now.curves(name) if panel is HELD_OUT else _batches(now, name) for name in order}
+        drawn = [Line(LADDER.variant(name).short, style(name), curves[name]) for name in order]
         values = [LADDER.chapter.get((name, panel.metric)) for name in BY_HEART]
         rules = tuple((value.middle, False) for value in values if value)
         found.append(Part(panel, drawn, rules if now.of_the_chapters_text else ()))
@@ -216,44 +198,3 @@ def by_heart_table(now: Sweep) -> Table:
         f"batches, with it. Dashed rules: the chapter, after {LADDER.budget('chapter').steps:,} steps."
     )
     return tables.four_columns(now, lines, "on its own text", caption)
-
-
-def passes(budget: Budget, corpus_id: str) -> float | None:
-    """How often a budget goes over a text's training part; None where the text cannot be read."""
-    try:
-        return budget.steps * budget.batch_size * budget.context_length / _training_tokens(corpus_id)
-    except (LabError, OSError):
-        return None
-
-
-@lru_cache(maxsize=8)
-def _training_tokens(corpus_id: str) -> int:
-    return len(corpus.load(corpus_id).train_ids)
-
-
-def times(count: float | None) -> str:
-    """Passes over a text: "59 passes", "0.99 passes"."""
-    if count is None:
-        return "unknown passes"
-    return f"{quantity(count, 0 if count >= 9.5 else 2)}{NBSP}pass{'' if count == 1 else 'es'}"
-
-
-def dropout_table(sweeps: Sequence[tuple[str, Sweep]], corpus_id: str) -> Table:
-    """With dropout and without, a line a budget: after one pass over the text, and after many."""
-    rows = list[tuple[str | Cell, ...]]()
-    for budget_name, now in sweeps:
-        budget = LADDER.budget(budget_name)
-        without, with_ = (now.row(name, PERPLEXITY) for name in DROPOUT)
-        label = f"{budget_name}, {budget.steps:,} steps, {times(passes(budget, corpus_id))}"
-        worth = tables.points(difference(without, with_))
-        rows.append((label.capitalize(), tables.yours(without), tables.yours(with_), worth))
-        if budget_name == "chapter" and without.reference and with_.reference:
-            shipped = (tables.shipped(row, PERPLEXITY) for row in (without, with_))
-            worth = tables.with_spread(*shipped_bought(now, "block-dropout"), signed_points)
-            rows.append((":gray[reference]", *shipped, worth))
-    return Table(
-        ("budget", "no dropout", "dropout 0.1", "bought"),
-        rows,
-        "Held-out perplexity; a pass is as many tokens as the training part has, drawn at random places. "
-        "Bought: points that dropout takes off, grey within seed noise.",
-    )

@@ -1,12 +1,17 @@
 """What is measured on a block without training it: where it is linear, and what its norms depend on."""
 
+from typing import Any
+
+import streamlit as st
+
 from engine.probes.results.block import Block
-from lab import probes
+from lab import bench, probes
 from lab.bench import Cell, Table
-from lab.charts import lines
+from lab.charts import drawing, lines
 from lab.charts.drawing import Spec
 from lab.charts.lines import Across, Curve, Line, Plot
 from lab.shell.styles import style
+from lab.weights import Opened
 from lab.words import NBSP, plain, quantity
 
 LAYERS = {
@@ -25,16 +30,37 @@ EXACT = 1e-5  # below it, a change is rounding
 HEIGHT = 200  # px
 
 
+def linearity(measured: Block, opened: Opened) -> None:
+    """How far from linear each part of a block is."""
+    st.markdown("**One feature of the output, while the input moves along a line** :gray[scaled]")
+    drawing.draw(line_chart(measured), key="ladder.line")
+    table, words = linear_table(measured), linear_notice(measured)
+    bench.beside("results-linear", [table], words, "Hence the feed-forward")
+    _whose(opened)
+
+
+def norms(measured: Block, opened: Opened) -> None:
+    """What LayerNorm promises, kept and broken."""
+    bench.beside("results-norms", [norms_table(measured)], norms_notice(measured), "Four promises")
+    _whose(opened)
+
+
+def block(opened: Opened) -> dict[str, Any]:
+    """The block that is measured, for the probe: a trained one, or a fresh one."""
+    return {"weights": opened["block"].path if opened else None}
+
+
+def _whose(opened: Opened) -> None:
+    fresh = "as torch draws them, seed 0; no trained block is here yet"
+    st.caption(f"Weights: {plain(opened['block'].whose if opened else fresh)}.")
+
+
 def linear_table(measured: Block) -> Table:
     """How far each part is from linear."""
-    rows = [
-        (
-            LAYERS[row.layer],
-            Cell(row.bent, f"**{_size(row.bent)}**"),
-            "yes" if row.bent < EXACT else ":red[no]",
-        )
-        for row in measured.linearity.rows
-    ]
+    rows = []
+    for row in measured.linearity.rows:
+        off, linear = Cell(row.bent, f"**{_size(row.bent)}**"), row.bent < EXACT
+        rows.append((LAYERS[row.layer], off, "yes" if linear else ":red[no]"))
     return Table(
         ("part", "off by", "linear"),
         rows,
@@ -96,25 +122,20 @@ def norms_table(measured: Block) -> Table:
         rows.append((label.format(**vars(norms)), *(Cell(value, _change(value, name)) for value in values)))
     words = (":red[refused]" if found[norm].single else "computed" for norm in NORMS)
     rows.append(("one token, one example", *words))
-    return Table(("the same tokens", *NORMS.values()), rows, norms_remark(measured))
+    refused = next((row.single for row in norms.rows if row.single), "")
+    refusal = f"torch refuses with “{plain(refused)}”. " if refused else ""
+    caption = (  # what was measured, and torch's own words
+        f"The largest change of any number in the output, of numbers of standard deviation 1. BatchNorm has "
+        f"seen {norms.seen} batches of {norms.examples} × {norms.short} tokens. {refusal}"
+        f"torch {plain(measured.torch)}, seed {measured.seed}."
+    )
+    return Table(("the same tokens", *NORMS.values()), rows, caption)
 
 
 def _change(value: float, name: str) -> str:
     if name == "running":
         return f":red[{value:,}]" if value else "**0**"
     return "**0**" if value == 0 else probes.tiny(value) if value < EXACT else f":red[{value:.2f}]"
-
-
-def norms_remark(measured: Block) -> str:
-    """Below the table: what was measured, and torch's own words."""
-    norms = measured.norms
-    refused = next((row.single for row in norms.rows if row.single), "")
-    said = f"torch refuses with “{plain(refused)}”. " if refused else ""
-    return (
-        f"The largest change of any number in the output, of numbers of standard deviation 1. BatchNorm has "
-        f"seen {norms.seen} batches of {norms.examples} × {norms.short} tokens. {said}"
-        f"torch {plain(measured.torch)}, seed {measured.seed}."
-    )
 
 
 def norms_notice(measured: Block) -> str:

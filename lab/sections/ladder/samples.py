@@ -1,8 +1,5 @@
 """What every rung writes after the same words, side by side."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import streamlit as st
 
 from engine.chapter.experiments import LADDER
@@ -11,38 +8,29 @@ from engine.probes.results.samples import Written
 from engine.runs.launch import OWN
 from lab import weights
 from lab.sections.ladder.parts import named
-from lab.weights import Weights
+from lab.weights import Opened
 from lab.words import plain
 
 TEMPERATURES = ("0", "0.5", "0.8", "1")
 WIDTH = 352  # px
 
-Models = Mapping[str, Weights | None]
 
-
-def models(key: str, own: ModelConfig | None) -> Models:
-    """The trained model of every rung, of the reader's own too; None where there is none.
-
-    key: of the switch that says whose.
-    """
+def models(key: str, own: ModelConfig | None) -> Opened:
+    """The trained models of the rungs, of the reader's own too. key: of the switch that says whose."""
     found = weights.chosen(key, LADDER, LADDER.variants)
-    mine = {OWN: weights.own(own)} if own else {}
-    return {**{name: found.get(name) for name in LADDER.variants}, **mine}
+    mine = weights.own(own) if own else None
+    return {**found, **({OWN: mine} if mine else {})}
 
 
-def present(found: Models) -> dict[str, Path]:
-    """The checkpoints that there are."""
-    return {name: one.path for name, one in found.items() if one}
-
-
-def draw(found: Models, texts: Mapping[str, Written]) -> None:
+def draw(texts: list[Written], opened: Opened, own: ModelConfig | None) -> None:
     """A column a rung."""
+    written = dict(zip(opened, texts, strict=True))
     with st.container(horizontal=True, key="samples"):
-        for name, model in found.items():
+        for name in (*LADDER.variants, *((OWN,) if own else ())):
             with st.container(width=WIDTH):
                 st.markdown(f"**{named(name)}**")
-                if model is None or name not in texts:
+                if name not in written:
                     st.markdown(":gray[No trained model of this rung is here yet. Train it above first.]")
                     continue
-                st.code(texts[name].text or texts[name].error, language=None, wrap_lines=True)
-                st.caption(f"Weights: {plain(model.whose)}.")
+                st.code(written[name].text or written[name].error, language=None, wrap_lines=True)
+                st.caption(f"Weights: {plain(opened[name].whose)}.")

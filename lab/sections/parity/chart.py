@@ -32,14 +32,8 @@ LAST = len(PRECISIONS) - 0.5  # where the x axis ends; a precision stands at its
 HALF, ASIDE, SPREAD = 0.36, 0.17, 0.2  # of a place: its width, its two columns, the width of a column
 _TICKS = {1e-16: "10⁻¹⁶", 1e-12: "10⁻¹²", 1e-8: "10⁻⁸", 1e-4: "10⁻⁴", 1.0: "1"}
 NAMED = ("precision", "batch", "tokens", "d_model", "n_head", "mask", "scale", "seed", "ours", "theirs")
-VALUES = (
-    "magnitude",
-    "difference",
-    "relative",
-    "gradient_magnitude",
-    "gradient_difference",
-    "gradient_relative",
-)
+_FIGURES = ("magnitude", "difference", "relative")
+VALUES = (*_FIGURES, *(f"gradient_{name}" for name in _FIGURES))
 
 
 @dataclass(frozen=True)
@@ -68,10 +62,9 @@ class Comparison:
 
     def table(self, mask: str, scale: str) -> Iterator[tuple[object, ...]]:
         """The comparisons of this mask and scale, for a file; the first row names the columns."""
-        names = (*NAMED, *VALUES)
-        yield names
+        yield (*NAMED, *VALUES)
         for row in self.where(mask=mask, scale=scale):
-            yield tuple(getattr(row, name) for name in names)
+            yield tuple(getattr(row, name) for name in (*NAMED, *VALUES))
 
 
 def figure(comparison: Comparison, mask: str, scale: str) -> Spec:
@@ -102,27 +95,21 @@ def _columns() -> Spec:
 
 
 def _datasets(comparison: Comparison, mask: str, scale: str) -> dict[str, Rows]:
-    dots, tops = list[dict[str, Any]](), list[dict[str, Any]]()
+    dots, tops, rounding = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
     for place, precision in enumerate(PRECISIONS):
         measured = comparison.where(precision=precision, mask=mask, scale=scale)
-        for name, slot, at in (
-            ("relative", "green", place - ASIDE),
-            ("gradient_relative", "violet", place + ASIDE),
-        ):
+        columns = (("relative", "green", place - ASIDE), ("gradient_relative", "violet", place + ASIDE))
+        for name, slot, at in columns:
             values = sorted(getattr(row, name) for row in measured if getattr(row, name))
             for turn, value in enumerate(values):
                 aside = SPREAD * (turn / max(1, len(values) - 1) - 0.5)
                 dots.append({"slot": slot, "at": at + aside, "relative": value})
             if values:
                 tops.append({"at": at, "relative": values[-1], "value": power(values[-1])})
-    here = PRECISIONS.index("float32")
-    chapter = {"at": here - HALF, "to": here + HALF, "text": "chapter"}
-    chapter["relative"] = LARGEST_DIFFERENCE.low / MEAN_OUTPUT.low
-    rounding = [
-        {"at": place - HALF, "to": place + HALF, "relative": comparison.rounding[precision]}
-        for place, precision in enumerate(PRECISIONS)
-        if precision in comparison.rounding
-    ]
+        if precision in comparison.rounding:
+            rounding.append({**_span(place), "relative": comparison.rounding[precision]})
+    printed = LARGEST_DIFFERENCE.low / MEAN_OUTPUT.low
+    chapter = {**_span(PRECISIONS.index("float32")), "text": "chapter", "relative": printed}
     names = [
         {"slot": "green", "name": "output", "at": 1e-13, "value": ""},
         {"slot": "violet", "name": "gradients", "at": 1e-15, "value": ""},
@@ -134,6 +121,11 @@ def _datasets(comparison: Comparison, mask: str, scale: str) -> dict[str, Rows]:
         "chapter": [chapter] if (mask, scale) == ("causal", "sqrt") else [],
         "gutter": names if dots else [],
     }
+
+
+def _span(place: int) -> dict[str, Any]:
+    """All of the room that a precision has."""
+    return {"at": place - HALF, "to": place + HALF}
 
 
 def power(value: float) -> str:

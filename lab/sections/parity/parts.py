@@ -2,16 +2,14 @@
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
 from engine.chapter.measurements import LARGEST_DIFFERENCE, MEAN_OUTPUT, PARITY, PRECISIONS, THEIRS
 from engine.probes import zoo
 from engine.probes.zoo import Finding
-from engine.sandbox.judge import Verdict
-from lab.bench import Cell, Question, Table, tables, untrained
+from lab.bench import Question, Table, tables, untrained
 from lab.bench.tables import number
 from lab.probes import tiny
 from lab.sections.parity.chart import Comparison, power
@@ -50,65 +48,37 @@ TESTS = {
 }
 BETS = tuple(TESTS)[:-1]  # parity catches every one, so nobody need bet on it
 
-# One bug, for the reader to find: it divides by the square root of T. Where T equals d nothing shows.
-STARTER = '''import math
-import torch
 
-
-def attention(q, k, v, causal):
-    """q, k, v: (B, T, d). Returns (B, T, d)."""
-    B, T, d = q.shape
-    scores = q @ k.transpose(-2, -1)
-    scores = scores / math.sqrt(scores.shape[-1])
-    if causal:
-        ahead = torch.ones(T, T, dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(ahead, float("-inf"))
-    return scores.softmax(dim=-1) @ v
-'''
-
-Row = Mapping[str, Any]
-
-
-# Ours and theirs.
-
-
-def beside_the_chapter(comparison: Comparison, precision: str) -> None:
+def beside_the_chapter(comparison: Comparison, precision: str) -> Table:
     """The four columns: the largest of all sizes and of our two ways, causal and divided by √d."""
     yours = {
         seed: PARITY.read([row for row in comparison.rows if row.seed == seed]) for seed in comparison.seeds
     }
-    listed: list[tuple[str, str, str, Callable[[float | None], str]]] = [
-        ("mean output", "module", "magnitude", magnitude)
-    ]
+    listed = [("mean output", "module", "magnitude", magnitude)]
     for word in THEIRS:
-        listed += [
-            (word, word, "difference", small),
-            (f"{word}, gradients", word, "gradient_difference", small),
-        ]
+        listed.append((word, word, "difference", small))
+        listed.append((f"{word}, gradients", word, "gradient_difference", small))
     lines = [
         tables.Line(label, untrained.row(PARITY, f"{word}-{precision}", metric, yours), metric, write)
         for label, word, metric, write in listed
     ]
-    said = " ".join(_chapter_remarks(comparison))
-    comparable = untrained.comparable(PARITY, yours)
-    tables.compared(lines, "beside the chapter", said, comparable=comparable).draw()
+    caption, comparable = _chapter_remarks(comparison), untrained.comparable(PARITY, yours)
+    return tables.compared(lines, "beside the chapter", caption, comparable=comparable)
 
 
-def _chapter_remarks(comparison: Comparison) -> list[str]:
-    said = [
+def _chapter_remarks(comparison: Comparison) -> str:
+    said = (
         f"Largest absolute difference to `{MODULE}` (module) and to `{FUNCTION}` (function), of the output "
         f"and of the gradients of the input and all weights; over all sizes and our two ways, causal, "
-        f"divided by √d. Mean ± standard deviation over seeds.",
-        untrained.shipped_line(PARITY),
-    ]
-    if comparison.rows:
-        theirs, mine = (untrained.seeds_said(seeds) for seeds in (PARITY.seeds, comparison.seeds))
-        of = f"It is of {theirs}, yours of {mine}"
-        if untrained.comparable(PARITY, comparison.seeds):
-            said.append(f"{of}. Green: at most twice the chapter’s, which is of one draw.")
-        else:
-            said.append(f"{of}, so grey differences are not comparable.")
-    return said
+        f"divided by √d. Mean ± standard deviation over seeds. {untrained.shipped_line(PARITY)}"
+    )
+    if not comparison.rows:
+        return said
+    theirs, mine = (untrained.seeds_said(seeds) for seeds in (PARITY.seeds, comparison.seeds))
+    judged = ", so grey differences are not comparable."
+    if untrained.comparable(PARITY, comparison.seeds):
+        judged = ". Green: at most twice the chapter’s, which is of one draw."
+    return f"{said} It is of {theirs}, yours of {mine}{judged}"
 
 
 def magnitude(value: float | None) -> str:
@@ -121,37 +91,30 @@ def small(value: float | None) -> str:
     return "–" if value is None else tiny(value)
 
 
-def comparison_table(comparison: Comparison, precision: str, mask: str, scale: str) -> None:
+def comparison_table(comparison: Comparison, precision: str, mask: str, scale: str) -> Table:
     """A line a size: the worst over seeds and over our two ways to compute it."""
     lines = []
-    sizes = list(dict.fromkeys((r.batch, r.tokens, r.d_model, r.n_head) for r in comparison.rows))
-    for size in sizes:
+    for size in dict.fromkeys((row.batch, row.tokens, row.d_model, row.n_head) for row in comparison.rows):
         named = dict(zip(("batch", "tokens", "d_model", "n_head"), size, strict=True))
         rows = comparison.where(precision=precision, mask=mask, scale=scale, **named)
-        batch, tokens, d_model, heads = size
-        shape = f"{NBSP}×{NBSP}".join(map(str, (batch, tokens, d_model)))
-        line: list[str | Cell] = [f"{count(heads)} head{'s' if heads > 1 else ''}, {shape}"]
-        output = max((row.magnitude for row in rows), default=None)
-        line.append(number(output, magnitude))
-        for theirs in (MODULE, FUNCTION):
-            for field in ("difference", "gradient_difference"):
-                worst = max((getattr(row, field) for row in rows if row.theirs == theirs), default=None)
-                line.append(number(worst, small, bold=True))
-        lines.append(line)
+        *shape, heads = size
+        label = f"{count(heads)} head{'s' if heads > 1 else ''}, {f'{NBSP}×{NBSP}'.join(map(str, shape))}"
+        worst = (
+            max((getattr(row, field) for row in rows if row.theirs == theirs), default=None)
+            for theirs in (MODULE, FUNCTION)
+            for field in ("difference", "gradient_difference")
+        )
+        output = number(max((row.magnitude for row in rows), default=None), magnitude)
+        lines.append((label, output, *(number(value, small, bold=True) for value in worst)))
     columns = ("size", "mean output", "module", "its gradients", "function", "its gradients ")
-    alt = "Largest absolute differences between ours and PyTorch’s, by size"
-    Table(columns, lines, remarks(scale), alt).draw()
-
-
-def remarks(scale: str) -> str:
-    """Below the table: what its columns are."""
-    said = [
+    caption = (
         "Size by size (batch × tokens × width), with the mask and scale set above: the worst of all seeds, "
         "and of our attention written out and fused."
-    ]
+    )
     if scale != "sqrt":
-        said.append("The module divides by √d only.")
-    return " ".join(said)
+        caption += " The module divides by √d only."
+    alt = "Largest absolute differences between ours and PyTorch’s, by size"
+    return Table(columns, lines, caption, alt)
 
 
 def notice(comparison: Comparison, largest: str | None, coarsest: str | None) -> str:
@@ -160,11 +123,11 @@ def notice(comparison: Comparison, largest: str | None, coarsest: str | None) ->
     if not standard:
         return "Nothing is compared yet. Make your two guesses, then compare."
     worst = max(standard, key=lambda row: row.difference)
-    said = [f"You guessed *{plain(LARGEST[largest])}*." if largest else ""]
-    said[0] += (
-        f" In float32 the largest difference is **{tiny(worst.difference)}**, at a mean output of "
+    said = [
+        (f"You guessed *{plain(LARGEST[largest])}*. " if largest else "")
+        + f"In float32 the largest difference is **{tiny(worst.difference)}**, at a mean output of "
         f"{worst.magnitude:.3f}; the chapter has {tiny(LARGEST_DIFFERENCE.low)} at {MEAN_OUTPUT.low}."
-    )
+    ]
     by_precision = {
         precision: max(row.relative for row in rows)
         for precision in PRECISIONS
@@ -185,24 +148,19 @@ def notice(comparison: Comparison, largest: str | None, coarsest: str | None) ->
             f"{len(same):,} of {len(alike):,} outputs agree to the last bit, most of them ours *{ours}* with "
             f"`{theirs}`."
         )
-    return "\n\n".join(line.strip() for line in said)
+    return "\n\n".join(said)
 
 
-# The zoo.
-
-
-def matrix(findings: Sequence[Finding], bets: Mapping[str, str | None]) -> None:
+def matrix(findings: Sequence[Finding], bets: Mapping[str, str | None]) -> Table:
     """Implementation by test: what really caught what; the reader's bets with a ring."""
     caught = {(row.implementation, row.test): row.caught for row in findings}
     lines = []
     for name in zoo.IMPLEMENTATIONS:
-        line = [TITLES[name]]
-        for test in TESTS:
-            cell = "**caught**" if caught[name, test] else ":gray[passes]"
-            line.append(f":blue[○]{NBSP}{cell}" if bets.get(name) == test else cell)
-        lines.append(line)
-    alt = "Which test catches which wrong implementation"
-    Table(("", *TESTS.values()), lines, alt=alt).draw()
+        cells = {test: "**caught**" if caught[name, test] else ":gray[passes]" for test in TESTS}
+        if bet := bets.get(name):
+            cells[bet] = f":blue[○]{NBSP}{cells[bet]}"
+        lines.append((TITLES[name], *cells.values()))
+    return Table(("", *TESTS.values()), lines, alt="Which test catches which wrong implementation")
 
 
 def bets_answered(findings: Sequence[Finding], bets: Mapping[str, str | None]) -> str:
@@ -238,10 +196,7 @@ def exhibit(findings: Sequence[Finding], name: str) -> None:
             st.code(inspect.getsource(zoo.IMPLEMENTATIONS[name]).replace('"Tensor"', "Tensor"), "python")
         with st.container(width=544):
             lines = [
-                [
-                    TESTS[row.test],
-                    ("**caught**: " if row.caught else "") + plain(row.said),
-                ]
+                [TESTS[row.test], ("**caught**: " if row.caught else "") + plain(row.said)]
                 for row in findings
                 if row.implementation == name
             ]
@@ -252,21 +207,3 @@ def exhibit(findings: Sequence[Finding], name: str) -> None:
 def tests_explained() -> str:
     """Every test in one line, as a list."""
     return "\n".join(f"* **{TESTS[name]}**: {test.__doc__}" for name, test in zoo.TESTS.items())
-
-
-# The reader's own.
-
-
-def verdict(found: Verdict) -> None:
-    """What became of pasted code: one sentence, then the smallest failing input."""
-    color = {"right": "green", "busy": "orange"}.get(found.outcome, "red")
-    st.markdown(f":{color}[{plain(found.sentence)}]")
-    if found.smallest:
-        share = f"{len(found.failed)} of {len(found.tried)} inputs fail."
-        st.caption(f"{share} The smallest, {plain(found.failed[0])}:")
-        st.code(found.smallest, "python", wrap_lines=True)
-    if found.printed:
-        st.caption("It printed, standard error included, cut after 2,000 characters:")
-        st.code(found.printed, None, wrap_lines=True, height=120)
-    if found.outcome != "busy":
-        st.caption(f"Answered in {found.seconds:.1f} s by a process of its own, which has ended.")

@@ -4,7 +4,7 @@ Everything in it was measured: a look's width is its weight, and it is drawn in 
 answer at least a fifth of its logit difference.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,9 +12,9 @@ from typing import Any
 import altair as alt
 import streamlit as st
 
-from engine.circuits.results import HeadLook, HeadRole, Roles, Score
+from engine.circuits.results import Head, HeadLook, Roles, Score
 from engine.data.languages.winograd import ADJECTIVE, DECISION
-from engine.probes.results.winograd import Answer, BlockLook, Circuit, Effect, Effects
+from engine.probes.results.winograd import Answer, BlockLook, Circuit, Effects
 from lab.bench import Cell, Table
 from lab.charts import drawing
 from lab.charts.axes import COLOR, DASH, GRAY, INK, NOTE, TEXT, dot, hover, note, rows
@@ -67,7 +67,7 @@ class Look:
     @property
     def of(self) -> str:
         """Its head, counted from 1: "1.2"."""
-        return f"{self.block + 1}.{'all' if self.head is None else self.head + 1}"
+        return f"{self.block + 1}.all" if self.head is None else Head(self.block, self.head).name
 
     @property
     def said(self) -> str:
@@ -82,37 +82,33 @@ class Look:
 class Graph:
     """A circuit with what cutting each of its looks does to two sentences.
 
-    names: of the positions. each: every look that was cut. answers, tokens: of the two sentences, uncut.
+    looks: by id, the deciding position's, others that count, then whole blocks. names: of the positions.
+    answers, tokens: of the two sentences, uncut.
     """
 
     roles: Roles
     names: list[str]
-    each: list[Look]
+    looks: dict[str, Look]
     answers: list[Answer]
     tokens: list[list[str]]
+
+    @property
+    def blocks(self) -> int:
+        """How many the model has."""
+        return 1 + max(role.block for role in self.roles.heads)
 
 
 def joined(circuit: Circuit, effects: Effects) -> Graph:
     """Both measurements of one model as what is drawn."""
-
-    def name(one: HeadLook | BlockLook | Effect) -> tuple[int, int | None, str, str]:
-        return one.block, one.head, one.query, one.key
-
-    def look(one: HeadLook | BlockLook) -> Look:
-        weight, cost, part = None, None, False
-        if isinstance(one, HeadLook):
-            weight, cost, part = one.weight, one.cost, one.part
-        return Look(*name(one), weight, cost, part, one.score, answers[name(one)])
-
-    answers = {name(one): one.answers for one in effects.looks}
+    answers = {(one.block, one.head, one.query, one.key): one.answers for one in effects.looks}
+    whole = {"weight": None, "cost": None, "part": False}  # of a whole block
     every: list[HeadLook | BlockLook] = [*circuit.roles.looks, *circuit.together]
-    each = [look(one) for one in every]
-    return Graph(circuit.roles, circuit.names, each, effects.answers, effects.tokens)
-
-
-def looks(found: Graph) -> dict[str, Look]:
-    """What the graph shows, by id: the deciding position's looks, others that count, then whole blocks."""
-    return {look.id: look for look in found.each if look.part or look.query == "decision"}
+    each = [
+        Look(**{**whole, **vars(one)}, answers=answers[one.block, one.head, one.query, one.key])
+        for one in every
+    ]
+    looks = {look.id: look for look in each if look.part or look.query == "decision"}
+    return Graph(circuit.roles, circuit.names, looks, effects.answers, effects.tokens)
 
 
 def flips(found: Graph, look: Look) -> list[bool]:
@@ -123,34 +119,21 @@ def flips(found: Graph, look: Look) -> list[bool]:
 
 def costliest(found: Graph) -> str:
     """The edge whose cut leaves the fewest right answers, of those that flip one of the two if any does."""
-    each = looks(found)
-    return min(each, key=lambda name: (not any(flips(found, each[name])), _left(each[name])))
+    return min(found.looks.values(), key=lambda look: (not any(flips(found, look)), look.score.accuracy)).id
 
 
-def _left(look: Look) -> float:
-    return look.score.accuracy
-
-
-def roles_of(found: Roles, names: Mapping[str, str] = SETS) -> dict[tuple[int, int], str]:
+def roles_of(found: Roles, names: Mapping[str, str] = SETS) -> dict[Head, str]:
     """What each head does, in words. names: of the sets."""
-    said: dict[tuple[int, int], list[str]] = {}
-    for name, words in names.items():
-        for block, head in getattr(found, name).heads:
-            said.setdefault((block, head), []).append(words)
-    return {head: ", ".join(words) for head, words in said.items()}
-
-
-def places(found: Graph) -> dict[tuple[int, int], float]:
-    """Where each head stands across the graph."""
-    count = 1 + max(role.head for role in found.roles.heads)
-    step = DECISION / (count + 1)
-    return {(role.block, role.head): step * (role.head + 1) for role in found.roles.heads}
+    words: dict[Head, list[str]] = {}
+    for name, role in names.items():
+        for head in getattr(found, name).heads:
+            words.setdefault(head, []).append(role)
+    return {head: ", ".join(roles) for head, roles in words.items()}
 
 
 def spec(found: Graph, chosen: str) -> Spec:
     """The graph. chosen: the edge that is cut."""
-    blocks = 1 + max(role.block for role in found.roles.heads)
-    return fed(_graph(blocks), **_rows(found, chosen, blocks))
+    return fed(_graph(found.blocks), **_rows(found, chosen))
 
 
 @cache
@@ -189,39 +172,44 @@ def _graph(blocks: int) -> Spec:
     )
 
 
-def _rows(found: Graph, chosen: str, blocks: int) -> dict[str, list[dict[str, Any]]]:
-    at = places(found)
-    edges = []
-    for look in looks(found).values():
-        own = look.head is not None
-        heads = [head for block, head in at if block == look.block and (head == look.head or not own)]
-        if own or look.id == chosen:  # a whole block's look is drawn when it is the one that is cut
-            edges += [_edge(found, look, at[look.block, head], chosen) for head in heads]
+def _rows(found: Graph, chosen: str) -> dict[str, list[dict[str, Any]]]:
+    step = DECISION / (2 + max(role.head for role in found.roles.heads))
+    x = {role.at: step * (role.head + 1) for role in found.roles.heads}  # where each head stands
+    edges = [
+        _edge(found, look, x[head], cut=look.id == chosen)
+        for look in found.looks.values()
+        for head in x
+        if head.block == look.block and (look.head == head.head or (look.head is None and look.id == chosen))
+    ]  # a whole block's look is drawn when it is the one that is cut
+    pairs = enumerate(zip(*found.tokens, strict=True))
+    words = [f"{a} / {b}" if at == ADJECTIVE else a for at, (a, b) in pairs]
+    # What each head adds to the logit difference by itself, of the answer that gets more.
+    direct = {role.at: max(0.0, *role.direct.values()) for role in found.roles.heads}
+    most = max(direct.values()) or 1.0
+    end = {"x2": _MIDDLE, "y2": found.blocks + 0.98}
     return {
         "edges": sorted(edges, key=lambda edge: edge["opacity"]),
-        "writes": [_write(found, role, at[role.block, role.head], blocks) for role in found.roles.heads],
-        "heads": [_head(found, head, x) for head, x in at.items()],
-        "words": [*_words(found), {"x": _MIDDLE, "y": blocks + 1.24, "word": "answer", "index": ""}],
+        "writes": [
+            {"x": x[head], "y": head.block + 1.14, **end, "width": 0.5 + WIDEST * adds / most}
+            for head, adds in direct.items()
+        ],
+        "heads": [_head(found, head, x[head]) for head in x],
+        "words": [
+            *({"x": at, "y": 0.0, "word": word, "index": str(at)} for at, word in enumerate(words)),
+            {"x": _MIDDLE, "y": found.blocks + 1.24, "word": "answer", "index": ""},
+        ],
     }
 
 
-def _head(found: Graph, head: tuple[int, int], x: float) -> dict[str, Any]:
+def _head(found: Graph, head: Head, x: float) -> dict[str, Any]:
     """A head, its role in short, and the weights of its looks that count."""
-    parts = [look for look in looks(found).values() if look.part and (look.block, look.head) == head]
+    parts = [look for look in found.looks.values() if look.part and (look.block, look.head) == head]
     weights = ", ".join(f"{KEYS[look.key]} {look.weight:.2f}" for look in parts)
-    name = f"{head[0] + 1}.{head[1] + 1}"
-    row = {
-        "x": x,
-        "y": head[0] + 1,
-        "head": name,
-        "role": roles_of(found.roles, SHORT).get(head, ""),
-        "weights": weights,
-    }
-    return {**row, "slot": "ink" if parts else "gray"}
+    role, slot = roles_of(found.roles, SHORT).get(head, ""), "ink" if parts else "gray"
+    return {"x": x, "y": head.block + 1, "head": head.name, "role": role, "weights": weights, "slot": slot}
 
 
-def _edge(found: Graph, look: Look, x: float, chosen: str) -> dict[str, Any]:
-    cut = look.id == chosen
+def _edge(found: Graph, look: Look, x: float, *, cut: bool) -> dict[str, Any]:
     weight = 0.5 if look.weight is None else look.weight
     return {
         "x": found.names.index(look.key),
@@ -235,22 +223,8 @@ def _edge(found: Graph, look: Look, x: float, chosen: str) -> dict[str, Any]:
         "id": look.id,
         "edge": look.said,
         "weight": "" if look.head is None else f"{weight:.2f}",
-        "accuracy without it": share(_left(look)),
+        "accuracy without it": share(look.score.accuracy),
     }
-
-
-def _write(found: Graph, role: HeadRole, x: float, blocks: int) -> dict[str, Any]:
-    """What a head adds to the logit difference by itself, of the answer that gets more."""
-    most = max(max(one.direct.values()) for one in found.roles.heads) or 1.0
-    own = max(0.0, *role.direct.values())
-    ends = {"x": x, "y": role.block + 1.14, "x2": _MIDDLE, "y2": blocks + 0.98}
-    return {**ends, "width": 0.5 + WIDEST * own / max(most, 1e-9)}
-
-
-def _words(found: Graph) -> list[dict[str, Any]]:
-    one, other = found.tokens
-    words = [f"{a} / {b}" if at == ADJECTIVE else a for at, (a, b) in enumerate(zip(one, other, strict=True))]
-    return [{"x": at, "y": 0.0, "word": word, "index": str(at)} for at, word in enumerate(words)]
 
 
 def draw(found: Graph, chosen: str, key: str, target: str) -> None:
@@ -264,49 +238,48 @@ def draw(found: Graph, chosen: str, key: str, target: str) -> None:
     drawing.draw(spec(found, chosen), key, on_select=clicked)
 
 
-def csv_rows(found: Graph) -> list[tuple[Any, ...]]:
+def csv_rows(found: Graph) -> Iterator[tuple[Any, ...]]:
     """Every look of the graph, for a file."""
-    rows: list[tuple[Any, ...]] = [
-        ("block", "head", "query", "key", "weight", "cost", "accuracy_without", "part")
-    ]
-    for look in looks(found).values():
+    yield "block", "head", "query", "key", "weight", "cost", "accuracy_without", "part"
+    for look in found.looks.values():
         head = "all" if look.head is None else look.head + 1
-        numbers = (look.weight, look.cost, look.score.accuracy, look.part)
-        rows.append((look.block + 1, head, look.query, look.key, *numbers))
-    return rows
+        what = look.block + 1, head, look.query, look.key
+        yield *what, look.weight, look.cost, look.score.accuracy, look.part
 
 
 def answers_table(before: list[Answer], after: list[Answer]) -> Table:
     """Both sentences, before and after a change: what is named, and the two nouns' probabilities."""
     lines = []
     for old, new in zip(before, after, strict=True):
-        named = f":red[{plain(old.named)} → {plain(new.named)}]"
-        if old.named == new.named:
-            named = f"{plain(new.named)}{NBSP}:gray[(same)]"
-        was, now = (quantity(one.other_share, 3) for one in (old, new))
-        lines.append(
-            (
-                f"… too **{plain(old.adjective)}** : {plain(old.answer)}",
-                Cell(old.answer_share, quantity(old.answer_share, 3)),
-                Cell(new.answer_share, f"**{quantity(new.answer_share, 3)}**"),
-                Cell(new.other_share, f"{was} → {now}"),
-                named,
-            )
+        same = f"{plain(new.named)}{NBSP}:gray[(same)]"
+        was, now, other, others = (
+            quantity(value, 3)
+            for value in (old.answer_share, new.answer_share, old.other_share, new.other_share)
         )
+        lines.append((
+            f"… too **{plain(old.adjective)}** : {plain(old.answer)}",
+            Cell(old.answer_share, was),
+            Cell(new.answer_share, f"**{now}**"),
+            Cell(new.other_share, f"{other} → {others}"),
+            same if old.named == new.named else f":red[{plain(old.named)} → {plain(new.named)}]",
+        ))  # fmt: skip
     return Table(("sentence : right noun", "before", "after", "other noun", "names"), lines)
 
 
 def cut_words(look: Look, found: Graph) -> str:
     """What cutting this edge does to the two answers and to the held-out sentences."""
-    before, after = found.roles.clean, look.score
     flipped = [
         f"“too {plain(old.adjective)}” from **{plain(old.named)}** to **{plain(new.named)}**"
         for old, new in zip(found.answers, look.answers, strict=True)
         if old.named != new.named
     ]
-    said = f"The answer flips: {' and '.join(flipped)}." if flipped else "Neither answer flips."
+    answers = f"The answer flips: {' and '.join(flipped)}." if flipped else "Neither answer flips."
+    return f"Cut: {plain(look.said)}. {answers} {left_words(found.roles.clean, look.score)}"
+
+
+def left_words(before: Score, after: Score) -> str:
+    """What is left of the right answers after a change."""
     return (
-        f"Cut: {plain(look.said)}. {said} Of {before.count} held-out sentences "
-        f"{share(before.accuracy)} were right and **{share(after.accuracy)}** still are; "
-        f"{share(after.wrong)} name the wrong noun of the pair."
+        f"Of {before.count} held-out sentences {share(before.accuracy)} were right and "
+        f"**{share(after.accuracy)}** still are; {share(after.wrong)} name the wrong noun of the pair."
     )

@@ -11,119 +11,108 @@ import streamlit as st
 from engine.data.languages.winograd import ADJECTIVE, ANSWER, DECISION, TEMPLATE
 from engine.probes.results.winograd import Answer, Maps
 from lab import probes
-from lab.bench import Cell, Table
-from lab.charts.maps import figure, sentences, strip
+from lab.bench import HALF, Cell, Table
+from lab.charts.maps import sentences, view
 from lab.charts.maps.panel import Array, Panel, labels
 from lab.charts.maps.sentences import number
-from lab.charts.maps.twin import numbers, twin
-from lab.shell import export
 from lab.shell.frame import MEASURE
-from lab.shell.palette import Palette
 from lab.words import plain, quantity
 
-MAP, HALF = 362, 544  # px
+MAP = 362  # px
 MEAN = "mean"
 SLOTS = {"{x}": "x", "{y}": "y", "{adj}": "adj."}
 UNIFORM = 1 / ANSWER
 NAMED = 4  # keys in a sentence
 
 
-def heads(found: Maps) -> tuple[str, ...]:
-    """What can be looked at: the mean, then every head by its number."""
-    return (MEAN, *(str(head + 1) for head in range(len(found.weights[0][0]))))
-
-
-def both(found: Maps, colors: Palette) -> None:
+def both(found: Maps) -> None:
     """What each sentence is answered with, then every block's maps."""
     with st.container(horizontal=True):
-        for place, answer in enumerate(found.answers):
+        for tokens, answer in zip(found.tokens, found.answers, strict=True):
+            roles = {answer.answer: "the right noun", answer.other: "the pair’s other noun"}
+            rows = [
+                (plain(word), Cell(share, quantity(share, 3)), f":gray[{roles.get(word, 'neither')}]")
+                for word, share in answer.likeliest
+            ]
             with st.container(width=HALF):
-                st.markdown(_said(found.tokens[place], answer))
-                _likeliest(answer).draw()
+                st.markdown(_answered(tokens, answer))
+                Table(("next word", "probability", "which is"), rows).draw()
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         st.markdown(
             f"**Where the deciding position looks** :gray[weights, each row sums to 1; a uniform row gives "
             f"{number(UNIFORM, 3)} to each of {ANSWER} tokens]",
             width=MEASURE,
         )
-        figure.draw(strip.key("weights", 1.0, colors, "weight"), "winograd.key", colors, still=True)
+        view.key("winograd.key")
     for block in range(len(found.weights[0])):
-        _block(found, block, colors)
+        _block(found, block)
 
 
-def _said(tokens: Sequence[str], answer: Answer) -> str:
+def _answered(tokens: Sequence[str], answer: Answer) -> str:
     words = [f"**{plain(word)}**" if at == ADJECTIVE else plain(word) for at, word in enumerate(tokens)]
     right = answer.named == answer.answer
     verdict = ":green[right]" if right else f":red[wrong, it is {plain(answer.answer)}]"
     return f"{' '.join(words)} … **{plain(answer.named)}** {verdict}"
 
 
-def _likeliest(answer: Answer) -> Table:
-    roles = {answer.answer: "the right noun", answer.other: "the pair’s other noun"}
-    rows = [
-        (plain(word), Cell(share, quantity(share, 3)), f":gray[{roles.get(word, 'neither')}]")
-        for word, share in answer.likeliest
-    ]
-    return Table(("next word", "probability", "which is"), rows)
-
-
-def _block(found: Maps, block: int, colors: Palette) -> None:
+def _block(found: Maps, block: int) -> None:
     st.markdown(f"**Block {block + 1}**")
-    panels = [decision_panel(found, place, block) for place in range(2)]
-    change = change_panel(found, block)
-    titles = [f"… too **{plain(answer.adjective)}**" for answer in found.answers]
-    words = [answer.adjective for answer in found.answers]
-    titles.append(f"change, {plain(words[1])} less {plain(words[0])}")
+    a, b = (plain(answer.adjective) for answer in found.answers)
+    titles = f"… too **{a}**", f"… too **{b}**", f"change, {b} less {a}"
+    panels = decision_panel(found, 0, block), decision_panel(found, 1, block), change_panel(found, block)
     with st.container(horizontal=True, gap="small"):
-        for place, (panel, title) in enumerate(zip([*panels, change], titles, strict=True)):
+        for place, (title, panel) in enumerate(zip(titles, panels, strict=True)):
+            change = panel.kind == "scores"
+            words = change_words(panel) if change else row_words(panel)
             with st.container(width=MAP, gap=None):
-                _titled(panel, title, f"winograd-block-{block + 1}-{place + 1}")
-                limit = 1.0 if panel is change else None
-                made = figure.figure(panel, colors, marked=panel.rows.index(MEAN), limit=limit, width=MAP)
-                said = row_words(panel) if panel is not change else change_words(panel)
-                figure.draw(made, f"winograd.{block}.{place}", colors, said=f"{title}: {said}")
-                st.markdown(f":small[{said}]")
+                view.draw(
+                    panel, f"winograd.{block}.{place}", title, f"{title}: {words}", width=MAP,
+                    file=f"winograd-block-{block + 1}-{place + 1}", marked=panel.rows.index(MEAN),
+                    limit=1.0 if change else None,
+                )  # fmt: skip
+                st.markdown(f":small[{words}]")
 
 
-def _titled(panel: Panel, title: str, name: str) -> None:
-    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-        st.markdown(title, width="content")
-        with st.popover("Export", type="tertiary", key=f"export.{name}"):
-            export.downloads(name, lambda: twin(panel, name, limit=1.0), lambda: numbers(panel))
+def _weights(found: Maps, place: int, block: int) -> Array:
+    """The maps of a sentence's heads. shape: (H, T, S)"""
+    weights: Array = np.array(found.weights[place][block], np.float32)
+    return weights
+
+
+def _of_head(rows: Array, head: str) -> Array:
+    """One head's, or the mean of all. shape: (N, H, S) -> (N, S)"""
+    chosen: Array = rows.mean(axis=1) if head == MEAN else rows[:, int(head) - 1]
+    return chosen
+
+
+def _with_mean(rows: Array, *more: Array) -> Array:
+    stacked: Array = np.vstack([rows, rows.mean(axis=0), *more]).astype(np.float32)
+    return stacked
+
+
+def _head_names(count: int) -> list[str]:
+    return [f"head {head + 1}" for head in range(count)]
 
 
 def decision_panel(found: Maps, place: int, block: int) -> Panel:
     """The deciding position's row of each head, their mean, and a uniform row. shape: (H + 2, S)"""
-    rows = np.array(found.weights[place][block], np.float32)[:, DECISION, :ANSWER]
-    values = np.vstack([rows, rows.mean(axis=0), np.full(ANSWER, UNIFORM)]).astype(np.float32)
+    rows = _weights(found, place, block)[:, DECISION, :ANSWER]
+    names, keys = (*_head_names(len(rows)), MEAN, "uniform"), labels(found.tokens[place])
     return Panel(
-        kind="weights",
-        values=values,
-        rows=(*_head_names(len(rows)), MEAN, "uniform"),
-        columns=labels(found.tokens[place]),
-        value_name="weight",
-        down="head",
+        "weights", _with_mean(rows, np.full(ANSWER, UNIFORM)), names, keys, value_name="weight", down="head"
     )
 
 
 def change_panel(found: Maps, block: int) -> Panel:
     """What the second sentence's rows have more than the first's. shape: (H + 1, S)"""
-    first, second = (
-        np.array(found.weights[place][block], np.float32)[:, DECISION, :ANSWER] for place in range(2)
-    )
-    change = second - first
-    values = np.vstack([change, change.mean(axis=0)]).astype(np.float32)
-    names = (*_head_names(len(change)), MEAN)
-    return Panel("scores", values, names, labels(_without_adjective(found)), None, "change", {}, "head")
+    change = (_weights(found, 1, block) - _weights(found, 0, block))[:, DECISION, :ANSWER]
+    names, keys = (*_head_names(len(change)), MEAN), labels(_without_adjective(found))
+    return Panel("scores", _with_mean(change), names, keys, value_name="change", down="head")
 
 
 def _without_adjective(found: Maps) -> list[str]:
     """What both sentences have in common."""
     return [SLOTS["{adj}"] if at == ADJECTIVE else word for at, word in enumerate(found.tokens[0])]
-
-
-def _head_names(count: int) -> tuple[str, ...]:
-    return tuple(f"head {head + 1}" for head in range(count))
 
 
 def row_words(panel: Panel) -> str:
@@ -146,25 +135,21 @@ def change_words(panel: Panel) -> str:
     )
 
 
-def grid(found: Maps, head: str, colors: Palette) -> None:
+def grid(found: Maps, head: str) -> None:
     """The deciding position's row for every adjective, mean over the held-out sentences, a map a block."""
+    name = "mean of the heads" if head == MEAN else f"head {head}"
+    keys = labels([SLOTS.get(word, word) for word in TEMPLATE[:ANSWER]])
     with st.container(horizontal=True):
         for block in range(len(found.grid[0])):
-            panel = grid_panel(found, block, head)
+            rows = np.array([by_word[block] for by_word in found.grid], np.float32)  # (words, H, S)
+            values, words = _of_head(rows, head), tuple(found.adjectives)
+            panel = Panel("weights", values, words, keys, value_name="weight", down="adjective")
             with st.container(width=HALF, gap=None):
-                name = "mean of the heads" if head == MEAN else f"head {head}"
-                _titled(panel, f"**Block {block + 1}** :gray[{name}]", f"winograd-adjectives-{block + 1}")
-                made = figure.figure(panel, colors, width=HALF)
-                figure.draw(made, f"winograd.grid.{block}", colors, said=grid_words(panel, block))
+                view.draw(
+                    panel, f"winograd.grid.{block}", f"**Block {block + 1}** :gray[{name}]",
+                    grid_words(panel, block), file=f"winograd-adjectives-{block + 1}",
+                )  # fmt: skip
                 st.markdown(grid_words(panel, block))
-
-
-def grid_panel(found: Maps, block: int, head: str) -> Panel:
-    """A row an adjective. shape: (adjectives, S)"""
-    rows: Array = np.array([by_word[block] for by_word in found.grid], np.float32)  # (words, H, S)
-    values = rows.mean(axis=1) if head == MEAN else rows[:, int(head) - 1]
-    names = [SLOTS.get(word, word) for word in TEMPLATE[:ANSWER]]
-    return Panel("weights", values, tuple(found.adjectives), labels(names), None, "weight", {}, "adjective")
 
 
 def grid_words(panel: Panel, block: int) -> str:
@@ -177,32 +162,32 @@ def grid_words(panel: Panel, block: int) -> str:
     return f"Block {block + 1} looks most at {listed}. Between two adjectives at most {number(apart)} moves."
 
 
-def whole(found: Maps, head: str, colors: Palette) -> None:
+def whole(found: Maps, head: str) -> None:
     """Every position's row, not only the deciding one's: a map a block and sentence."""
     for block in range(len(found.weights[0])):
         with st.container(horizontal=True):
             for place, answer in enumerate(found.answers):
-                panel = whole_panel(found, place, block, head)
+                names = labels(found.tokens[place])
+                values = _of_head(_weights(found, place, block).swapaxes(0, 1), head)
+                panel = Panel(
+                    "weights", values, names, names, ~np.tri(len(names), dtype=bool), value_name="weight"
+                )
                 title = f"Block {block + 1}, … too **{plain(answer.adjective)}**"
                 with st.container(width=HALF, gap=None):
-                    _titled(panel, title, f"winograd-whole-{block + 1}-{place + 1}")
-                    made = figure.figure(panel, colors, marked=DECISION)
-                    said = sentences.sentence(panel, DECISION)
-                    figure.draw(made, f"winograd.whole.{block}.{place}", colors, said=said)
-
-
-def whole_panel(found: Maps, place: int, block: int, head: str) -> Panel:
-    """One head's weights, or the mean of all. shape: (T, S)"""
-    weights: Array = np.array(found.weights[place][block], np.float32)
-    values = weights.mean(axis=0) if head == MEAN else weights[int(head) - 1]
-    names = labels(found.tokens[place])
-    return Panel("weights", values, names, names, ~np.tri(len(names), dtype=bool), "weight")
+                    view.draw(
+                        panel, f"winograd.whole.{block}.{place}", title, sentences.sentence(panel, DECISION),
+                        file=f"winograd-whole-{block + 1}-{place + 1}", marked=DECISION,
+                    )  # fmt: skip
 
 
 def unmoved_table(found: Maps, head: str) -> Table:
     """Block 1's raw scores and weights at the deciding position, key by key, before and after the change."""
     words = [answer.adjective for answer in found.answers]
-    scores, weights = (_two(found, kind, words, head) for kind in ("scores", "weights"))
+    asked = [found.adjectives.index(word) for word in words]
+    scores, weights = (
+        _of_head(np.array([kind[at] for at in asked]), head)
+        for kind in (found.unmoved.scores, found.unmoved.weights)
+    )
     rows = []
     for key, name in enumerate(labels(_without_adjective(found))):
         change, changed = float(scores[1, key] - scores[0, key]), key == ADJECTIVE
@@ -213,14 +198,6 @@ def unmoved_table(found: Maps, head: str) -> Table:
         rows.append((f"**{plain(name)}**" if changed else plain(name), *before, moved, *after))
     a, b = map(plain, words)
     return Table(("key", f"score, {a}", f"score, {b}", "change", f"weight, {a}", f"weight, {b}"), rows)
-
-
-def _two(found: Maps, kind: str, words: Sequence[str], head: str) -> Array:
-    """Block 1's rows after two adjectives. shape: (2, S)"""
-    rows: Array = np.array(
-        [getattr(found.unmoved, kind)[found.adjectives.index(word)] for word in words], np.float64
-    )
-    return rows.mean(axis=1) if head == MEAN else rows[:, int(head) - 1]
 
 
 def unmoved_words(found: Maps) -> str:

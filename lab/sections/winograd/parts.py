@@ -13,7 +13,7 @@ from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import step_ticks
 from lab.charts.drawing import Spec
-from lab.charts.lines import Across, Curve, Line, Plot
+from lab.charts.lines import Across, Line, Plot
 from lab.sections.winograd.setup import WinogradRequest
 from lab.shell.styles import style
 from lab.words import NBSP, quantity
@@ -40,65 +40,38 @@ def steps_an_epoch(choice: WinogradRequest) -> float:
 
 
 def figure(sweep: Sweep) -> Figure:
-    """Accuracy on held-out sentences over epochs of training."""
-    assert isinstance(sweep.request, WinogradRequest)
-    request, shape = sweep.request, frame(sweep.request)
+    """Accuracy on held-out sentences over epochs: four curves, the chapter's figures, the rule of a coin."""
+    asked, experiment = sweep.request, sweep.experiment
+    assert isinstance(asked, WinogradRequest)
+    each = steps_an_epoch(asked)
+    epochs = max(1, round(max(map(asked.steps_of, experiment.variants)) / each))
+    values = [experiment.chapter.get((name, ACCURACY)) for name in experiment.variants]
+    title = f"epochs, {quantity(each, 0 if each >= 10 else 1)} steps each"
+    shape = Plot(
+        steps=epochs, low=-0.03, high=1.04, field=ACCURACY, log=False, ticks=(0, 0.25, 0.5, 0.75, 1),
+        form=".0%", shown=share, printed=lambda value, _: share(value),
+        rules=tuple((value.middle, False) for value in values if value) if asked.built_in else (),
+        across=Across(field="epoch", title=title, ticks=tuple(step_ticks(epochs)), form=",.0f"),
+    )  # fmt: skip
+
+    def chart(now: Sweep) -> Spec:
+        lines = []
+        for name in experiment.variants:
+            curves = now.curves(name, ACCURACY)
+            points = [tuple((step / each, value) for step, value in curve.points) for curve in curves]
+            moved = tuple(replace(curve, points=at) for curve, at in zip(curves, points, strict=True))
+            lines.append(Line(experiment.variant(name).short, style(name), moved))
+        made = charts.line_chart(shape, lines, now.progress)
+        rules = [row for row in made["datasets"]["rules"] if ACCURACY in row]
+        made["datasets"]["rules"] = [*rules, {ACCURACY: CHANCE, "text": f"chance, 50{NBSP}%"}]
+        return made
 
     def draw(now: Sweep) -> None:
         with st.container(key="figure"):
-            drawing.draw(chart(request, shape, now), key="winograd.chart")
+            drawing.draw(chart(now), key="winograd.chart")
 
-    return Figure(
-        "Right answers",
-        "held-out sentences, higher is better",
-        f"winograd-{request.version}-{request.budget}",
-        draw,
-        lambda now: chart(request, shape, now),
-        numbers,
-    )
-
-
-def frame(choice: WinogradRequest) -> Plot:
-    """The chart's frame: accuracy on held-out sentences over epochs of training."""
-    each = steps_an_epoch(choice)
-    last = max(choice.steps_of(name) for name in choice.experiment.variants)
-    epochs = max(1, round(last / each))
-    values = [choice.experiment.chapter.get((name, ACCURACY)) for name in choice.experiment.variants]
-    return Plot(
-        steps=epochs,
-        low=-0.03,
-        high=1.04,
-        rules=tuple((value.middle, False) for value in values if value) if choice.built_in else (),
-        field=ACCURACY,
-        log=False,
-        ticks=(0, 0.25, 0.5, 0.75, 1),
-        form=".0%",
-        shown=share,
-        printed=lambda value, _: share(value),
-        across=Across(
-            field="epoch",
-            title=f"epochs, {quantity(each, 0 if each >= 10 else 1)} steps each",
-            ticks=tuple(step_ticks(epochs)),
-            form=",.0f",
-        ),
-    )
-
-
-def chart(choice: WinogradRequest, shape: Plot, now: Sweep) -> Spec:
-    """Four curves, the chapter's figures, and the rule of a coin."""
-    each = steps_an_epoch(choice)
-    lines = []
-    for name in now.experiment.variants:
-        curves = tuple(_in_epochs(curve, each) for curve in now.curves(name, ACCURACY))
-        lines.append(Line(now.experiment.variant(name).short, style(name), curves))
-    made = charts.line_chart(shape, lines, now.progress)
-    rules = [row for row in made["datasets"]["rules"] if ACCURACY in row]
-    made["datasets"]["rules"] = [*rules, {ACCURACY: CHANCE, "text": f"chance, 50{NBSP}%"}]
-    return made
-
-
-def _in_epochs(curve: Curve, each: float) -> Curve:
-    return replace(curve, points=tuple((step / each, value) for step, value in curve.points))
+    name = f"winograd-{asked.version}-{asked.budget}"
+    return Figure("Right answers", "held-out sentences, higher is better", name, draw, chart, numbers)
 
 
 def numbers(now: Sweep) -> Iterator[tuple[object, ...]]:
@@ -122,13 +95,8 @@ def results(now: Sweep) -> Table:
         if not now.request.built_in:
             row = replace(row, chapter=None, reference=None)
         label = tables.model(now, name) + ("" if metric == ACCURACY else ", wrong noun")
-        lines.append(tables.Line(label, row, metric, share, _in_points))
+        lines.append(tables.Line(label, row, metric, share, lambda gap: quantity(100 * (gap or 0.0))))
     return tables.four_columns(now, lines, "right answers")
-
-
-def _in_points(gap: float | None) -> str:
-    """A difference of shares in percentage points."""
-    return quantity(None if gap is None else 100 * gap)
 
 
 def shares(now: Sweep) -> Table:
@@ -155,10 +123,9 @@ def bag_of_words(now: Sweep) -> str:
     right, wrong = (now.row("average", metric).mean for metric in (ACCURACY, WRONG_NOUN))
     if right is None or wrong is None:
         return ""
-    found = "above" if right > CHANCE + 0.05 else "below" if right < CHANCE - 0.05 else "at"
-    place = {"above": "above chance", "at": "at chance", "below": "below chance"}[found]
-    lead = f"The bag of words is right in **{share(right)}**, {place}."
-    if found == "above":
+    place = "above" if right > CHANCE + 0.05 else "below" if right < CHANCE - 0.05 else "at"
+    lead = f"The bag of words is right in **{share(right)}**, {place} chance."
+    if place == "above":
         return f"{lead} Here the class of a noun gives the answer away, and no order is needed."
     return (
         f"{lead} It names the wrong noun of the pair in **{share(wrong)}** and neither in "
@@ -167,12 +134,7 @@ def bag_of_words(now: Sweep) -> str:
 
 
 QUESTIONS = (
-    Question(
-        "bag",
-        "Before you train: one pool of nouns, how good is a bag of words?",
-        BAG,
-        bag_of_words,
-    ),
+    Question("bag", "Before you train: one pool of nouns, how good is a bag of words?", BAG, bag_of_words),
     # Answered in the proof, below, of one model.
     Question("read", "And where do two blocks read the adjective?", BLOCK_GUESSES),
 )
@@ -186,9 +148,6 @@ def notice(now: Sweep) -> str:
     wrong = now.row("one-block", WRONG_NOUN).mean
     said = f"One block answers {share(one.mean)}, two **{share(two.mean)}**."
     if one.mean < two.mean and wrong is not None:
-        said += f" Of what one block misses, {_of_missed(wrong, one.mean)} is the wrong noun of the pair."
+        missed = share(wrong / (1 - one.mean), 0) if one.mean < 1 else "nothing"
+        said += f" Of what one block misses, {missed} is the wrong noun of the pair."
     return f"{said} How two blocks do it is measured below, on the model that was trained here."
-
-
-def _of_missed(wrong: float, right: float) -> str:
-    return share(wrong / (1 - right), 0) if right < 1 else "nothing"

@@ -1,19 +1,20 @@
 """What is shown of a model from inside: two sentences side by side, block 1, the circuit, cuts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
 
 from engine.circuits.results import Edge, Head
-from engine.data.languages.winograd import CLOSED, DECISION
+from engine.data.languages.winograd import CLOSED, DECISION, FIRST
 from engine.probes.registry import ABLATED, CIRCUIT, CUT, EFFECTS, MAPS
 from engine.probes.results.winograd import Maps
 from lab import bench
 from lab.sections.winograd import graph, maps
 from lab.sections.winograd.graph import Graph
 from lab.sections.winograd.inside import Inside
-from lab.sections.winograd.parts import share
-from lab.shell import export, frame
+from lab.settings import Setting, Settings, one_of, whole
+from lab.shell import frame
 from lab.words import plain
 
 HEADS = ("mean", "1", "2", "3", "4")
@@ -27,14 +28,13 @@ CHAPTERS_MAPS = (
 )
 
 
-def two_sentences(inside: Inside) -> Maps | None:
+def two_sentences(inside: Inside, head: Setting[str]) -> Maps | None:
     """Paired maps and the grid of all adjectives."""
-    inside.settings.again("head")
     found = inside.find(MAPS, **inside.subject, pair=inside.pair) if inside.ready() else None
     inside.whose()
     if found:
-        maps.both(found, inside.colors)
-        if inside.choice.language == CLOSED and inside.blocks == 2:
+        maps.both(found)
+        if inside.request.language == CLOSED and inside.blocks == 2:
             st.caption(CHAPTERS_MAPS)
         with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-head"):
             st.markdown(
@@ -42,14 +42,14 @@ def two_sentences(inside: Inside) -> Maps | None:
                 "sentences]",
                 width="stretch",
             )
-            st.segmented_control("Head", HEADS, key=inside.settings.key("head"), required=True)
-        maps.grid(found, inside.state("head"), inside.colors)
+            head.draw()
+        maps.grid(found, head.value)
         with st.expander("The whole maps of both sentences"):
-            maps.whole(found, inside.state("head"), inside.colors)
+            maps.whole(found, head.value)
     return found
 
 
-def block_one(inside: Inside, found: Maps | None) -> None:
+def block_one(found: Maps | None, head: str) -> None:
     """The scores that cannot move. found: the maps."""
     frame.heading(
         "Why block 1 cannot know",
@@ -58,7 +58,6 @@ def block_one(inside: Inside, found: Maps | None) -> None:
     if found is None:
         st.markdown(":small[:gray[These numbers come with the maps above.]]")
         return
-    head = inside.state("head")
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=bench.TABLE_WIDTH):
             maps.unmoved_table(found, head).draw()
@@ -67,42 +66,34 @@ def block_one(inside: Inside, found: Maps | None) -> None:
             st.markdown(maps.unmoved_words(found))
 
 
-def cut(inside: Inside) -> None:
+def circuit(inside: Inside, edge: Setting[str]) -> None:
     """The circuit as a graph; one edge cut."""
-    frame.heading(
-        "Cut one edge",
-        "Below the words, above them each block’s heads; a line is a look, as wide as its weight, and in ink "
-        "where the answer loses a fifth of its logit difference without it. Click one: it is cut, and the "
-        "rest of that row renormalised.",
-    )
-    inside.settings.again("edge")
     if not inside.ready():
         return
-    circuit = inside.pressed("circuit", "Find the circuit", CIRCUIT, **inside.subject)
-    inside.whose()
-    if circuit and (effects := inside.find(EFFECTS, **inside.subject, pair=inside.pair)):
-        _graph(inside, graph.joined(circuit, effects))
+    asked = inside.pressed("circuit", "Find the circuit", CIRCUIT, **inside.subject)
+    found = inside.find(CIRCUIT, **asked) if asked else None
+    if asked and found and (effects := inside.find(EFFECTS, **asked, pair=inside.pair)):
+        _graph(edge, graph.joined(found, effects))
 
 
-def _graph(inside: Inside, found: Graph) -> None:
-    each, key = graph.looks(found), inside.settings.key("edge")
-    if (wanted := inside.state("edge")) not in each:
-        if wanted:
-            st.markdown(f":orange[This model has no look {plain(wanted)}. Shown: the costliest.]")
-        st.session_state[key] = st.query_params["edge"] = graph.costliest(found)
-    names = {name: look.said for name, look in each.items()}
-    st.selectbox("Edge to cut", list(names), format_func=names.__getitem__, key=key, width=bench.HALF)
-    chosen = each[inside.state("edge")]
-    with st.container(horizontal=True, vertical_alignment="center", key="figure-title-circuit"):
-        st.markdown("**The circuit** :gray[looks and their weights; click one]", width="stretch")
-        with st.popover("Export", type="tertiary", key="export.winograd.circuit"):
-            export.downloads(
-                "winograd-circuit",
-                lambda: graph.spec(found, chosen.id),
-                lambda: graph.csv_rows(found),
-            )
+def _graph(edge: Setting[str], found: Graph) -> None:
+    if edge.value not in found.looks:
+        if edge.value:
+            st.markdown(f":orange[This model has no look {plain(edge.value)}. Shown: the costliest.]")
+        edge.value = st.query_params["edge"] = graph.costliest(found)
+    names = {name: look.said for name, look in found.looks.items()}
+    edge.draw(label="Edge to cut", options=list(names), format_func=names.__getitem__, width=bench.HALF)
+    chosen = found.looks[edge.value]
+    bench.figure_title(
+        "The circuit",
+        "looks and their weights; click one",
+        "winograd-circuit",
+        lambda: graph.spec(found, chosen.id),
+        lambda: graph.csv_rows(found),
+        key="figure-title-circuit",
+    )
     with st.container(key="figure-circuit"):
-        graph.draw(found, chosen.id, "winograd.graph", key)
+        graph.draw(found, chosen.id, "winograd.graph", edge.key)
     st.caption(
         "Solid: seen from the deciding position; dashed: from the adjective; dotted: from other words; red: "
         "cut. Grey heads have no look that counts. Lines to the answer: what a head adds to it by itself."
@@ -112,45 +103,49 @@ def _graph(inside: Inside, found: Graph) -> None:
         graph.answers_table(found.answers, chosen.answers).draw()
 
 
-def cut_any(inside: Inside) -> None:
-    """Any edge by its places, or a whole head."""
-    st.subheader("Any edge, or a whole head", anchor=False)
-    inside.settings.again("how", "block", "of", "query", "key")
-    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-any"):
-        _what_to_take_out(inside)
-    if not inside.ready():
-        return
-    how, head, block = inside.state("how"), inside.state("of"), int(inside.state("block")) - 1
-    of = None if head == ALL else int(head) - 1
-    asked: dict[str, Any] = {**inside.subject, "pair": inside.pair}
-    if of is None or how == "edge":
-        edge = Edge(int(inside.state("query")), int(inside.state("key")), block, of)
-        found = inside.find(CUT, **asked, edges=[edge])
-    else:
-        found = inside.find(ABLATED, **asked, heads=[Head(block, of)], how=how)
-    if found:
-        before, after = found.before, found.after
-        st.markdown(
-            f"Of {before.count} held-out sentences {share(before.accuracy)} were right and "
-            f"**{share(after.accuracy)}** still are; {share(after.wrong)} name the wrong noun of the "
-            "pair."
-        )
-        with st.container(key="results-any", width=bench.TABLE_WIDTH):
-            graph.answers_table(found.answers, found.changed).draw()
+def _box(label: str, key: str, options: Sequence[object]) -> None:
+    """A choice that is no longer there becomes the first that is."""
+    if st.session_state[key] not in options:
+        st.session_state[key] = options[0]
+    st.selectbox(label, options, key=key, width=90)
 
 
-def _what_to_take_out(inside: Inside) -> None:
-    """The boxes for an edge or a head; a choice that is no longer there becomes the first that is."""
-    key, state = inside.settings.key, st.session_state
-    st.segmented_control("Take out", list(HOWS), format_func=HOWS.__getitem__, key=key("how"), required=True)
-    edge = inside.state("how") == "edge"
-    for name, label, options in (
-        ("block", "Block", tuple(range(1, inside.blocks + 1))),
-        ("of", "Head", (*((ALL,) if edge else ()), *HEADS[1:])),
-    ):
-        if state[key(name)] not in options:
-            state[key(name)] = options[0]
-        st.selectbox(label, options, key=key(name), width=90)
-    if edge:
-        for name, label in (("query", "Query"), ("key", "Key")):
-            st.number_input(label, 0, DECISION, key=key(name), width=110)
+class TakenOut:
+    """Any edge by its places, or a whole head: the settings, and what is left without it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._how = settings.choice("how", "Take out", HOWS, "edge")
+        self._block = settings.value("block", whole("block", 1, 2), 1, widget=_box)
+        self._of = settings.value("of", one_of("of", (ALL, *HEADS[1:])), ALL, widget=_box)
+        self._query = settings.whole("query", "Query", 0, DECISION, DECISION)
+        self._key = settings.whole("key", "Key", 0, DECISION, FIRST)
+
+    def draw(self, inside: Inside) -> None:
+        """The boxes for an edge or a head, and the answers without it."""
+        st.subheader("Any edge, or a whole head", anchor=False)
+        with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-any"):
+            self._boxes(inside.blocks)
+        if not inside.ready():
+            return
+        how, block = self._how.value, self._block.value - 1
+        head = None if self._of.value == ALL else int(self._of.value) - 1
+        asked: dict[str, Any] = {**inside.subject, "pair": inside.pair}
+        if head is None or how == "edge":
+            edges = [Edge(self._query.value, self._key.value, block, head)]
+            found = inside.find(CUT, **asked, edges=edges)
+        else:
+            found = inside.find(ABLATED, **asked, heads=[Head(block, head)], how=how)
+        if found:
+            st.markdown(graph.left_words(found.before, found.after))
+            with st.container(key="results-any", width=bench.TABLE_WIDTH):
+                graph.answers_table(found.answers, found.changed).draw()
+
+    def _boxes(self, blocks: int) -> None:
+        self._how.draw()
+        edge = self._how.value == "edge"
+        heads = (ALL, *HEADS[1:]) if edge else HEADS[1:]
+        self._block.draw(label="Block", options=range(1, blocks + 1))
+        self._of.draw(label="Head", options=heads)
+        if edge:
+            self._query.draw(width=110)
+            self._key.draw(width=110)

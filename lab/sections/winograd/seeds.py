@@ -9,13 +9,13 @@ import streamlit as st
 from engine.probes.registry import SCORE
 from engine.probes.results.winograd import Scored
 from engine.system.errors import LabError
-from lab import bench, probes
+from lab import bench, probes, weights
 from lab.bench import Sweep, Table
 from lab.bench.tables import number
 from lab.sections.winograd.parts import BLOCKS, share
-from lab.sections.winograd.probe import trained
-from lab.sections.winograd.proof import GONE, TWO_HOPS
+from lab.sections.winograd.proof import TWO_HOPS
 from lab.sections.winograd.setup import WinogradRequest
+from lab.sections.winograd.without import GONE
 from lab.settings import Setting, Settings
 from lab.weights import Weights
 from lab.words import plain
@@ -50,7 +50,7 @@ def show(settings: Settings, request: WinogradRequest, chosen: Setting[str]) -> 
         asked = probes.pressed(label, key, digests, count * SCORE.seconds)
         said = bench.status_line()
     if asked == digests:
-        _score(request, trained(sweep, TWO_BLOCKS), said)
+        _score(request, weights.trained(sweep, TWO_BLOCKS), said)
     else:
         said.markdown(":small[:gray[All of them are trained. Scoring takes some seconds a seed]]")
 
@@ -60,7 +60,7 @@ def _score(request: WinogradRequest, found: dict[int, Weights], said: "DeltaGene
     scores: dict[int, Scored] = {}
     with st.container(width=bench.TABLE_WIDTH):
         place = st.empty()
-    for turn, (seed, one) in enumerate(sorted(found.items()), start=1):
+    for turn, (seed, one) in enumerate(found.items(), start=1):
         busy = f"Scoring seed {seed}, {turn} of {len(found)}"
         score = probes.attempt(said, SCORE, busy, weights=one.path, language=request.language, seed=one.seed)
         if score is None:
@@ -75,20 +75,14 @@ def seeds_table(scores: dict[int, Scored]) -> Table:
     """A line a seed: its route, its accuracy, what is left without each set of heads (ablated to means)."""
     rows = []
     for seed, one in scores.items():
-        roles, route = one.roles, one.route
+        roles, name = one.roles, plain(one.route.route)
         left = (
-            number(getattr(roles, name).mean.accuracy if roles else None, share)
-            for name in ("noun_carriers", "adjective_readers", "rest")
+            number(getattr(roles, of).mean.accuracy if roles else None, share)
+            for of in ("noun_carriers", "adjective_readers", "rest")
         )
-        name = plain(route.route)
-        rows.append(
-            (
-                f"{seed}: {f'**{name}**' if route.route == TWO_HOPS else name}",
-                number(route.clean.accuracy, share),
-                *left,
-                ":green[hold]" if roles and roles.holds else ":gray[do not]",
-            )
-        )
+        route = f"{seed}: {f'**{name}**' if one.route.route == TWO_HOPS else name}"
+        holds = ":green[hold]" if roles and roles.holds else ":gray[do not]"
+        rows.append((route, number(one.route.clean.accuracy, share), *left, holds))
     return Table(("seed: route", "right", "no carriers", "no readers", "no others", "sets"), rows)
 
 

@@ -80,9 +80,7 @@ class WinogradSetup(Setup):
         super().__init__(WINOGRAD_CLOSED, settings)
         self._version = settings.choice("version", "Version", VERSIONS, "closed")
         self._words = {
-            name: settings.text(
-                name, f"{label} :gray[{plain(note)}]", " ".join(getattr(CLOSED, name)), lines=2
-            )
+            name: settings.text(name, f"{label} :gray[{plain(note)}]", _listed(CLOSED, name), lines=2)
             for name, (label, note) in LISTS.items()
         }
         self._held = settings.whole("held", "Pairs held out, %", 1, 100, 100)
@@ -93,15 +91,11 @@ class WinogradSetup(Setup):
                 language = self._own()
             except LabError as error:
                 refusal = str(error)[:1].upper() + str(error)[1:]
+        asked = self.request
         self.request = WinogradRequest(
-            budget=self.request.budget,
-            seeds=self.request.seeds,
-            corpus_id=WINOGRAD_CLOSED.language,
-            refusal=refusal,
-            version=self._version.value,
-            language=language,
-            steps=self._steps.value,
-        )
+            budget=asked.budget, seeds=asked.seeds, corpus_id=WINOGRAD_CLOSED.language, refusal=refusal,
+            version=self._version.value, language=language, steps=self._steps.value,
+        )  # fmt: skip
 
     def _own(self) -> Winograd:
         """The reader's language. Raises InvalidInput: as ``Winograd``."""
@@ -131,9 +125,7 @@ class WinogradSetup(Setup):
                     if own or request.language is None:
                         self._words[name].draw()
                     else:
-                        listed = (
-                            " ".join(getattr(request.language, name)) or "none: y is drawn from the nouns"
-                        )
+                        listed = _listed(request.language, name) or "none: y is drawn from the nouns"
                         st.markdown(f":small[**{label}**  \n{plain(listed)}]")
             self._steps.draw(step=10, placeholder="as the budget says", width=200)
             if own:
@@ -141,7 +133,7 @@ class WinogradSetup(Setup):
         if request.refusal:
             st.markdown(f":red[{plain(request.refusal)}]")
         if request.language:
-            st.caption(" ".join(_sizes(request.language, request.seeds)))
+            st.caption(_sizes(request.language, request.seeds))
 
 
 def _of_steps(spec: RunSpec, steps: int | None) -> RunSpec:
@@ -156,17 +148,18 @@ def _of_steps(spec: RunSpec, steps: int | None) -> RunSpec:
     return replace(spec, budget=replace(budget, steps=steps, **every))
 
 
-def _sizes(language: Winograd, seeds: tuple[int, ...]) -> list[str]:
+def _listed(language: Winograd, name: str) -> str:
+    return " ".join(getattr(language, name))
+
+
+def _sizes(language: Winograd, seeds: tuple[int, ...]) -> str:
     split = language.split(seeds[0] if seeds else 0)
-    adjectives = len(language.adjectives)
-    trained, held = (adjectives * len(pairs) for pairs in (split.train, split.held_out))
-    why = (
-        "each held-out pair of nouns is trained on in its reverse order only"
-        if language.closed
-        else "no held-out pair of animal and place is trained on"
-    )
-    return [
+    trained, held = (len(language.adjectives) * len(pairs) for pairs in (split.train, split.held_out))
+    why = "no held-out pair of animal and place is trained on"
+    if language.closed:
+        why = "each held-out pair of nouns is trained on in its reverse order only"
+    return (
         f"{len(language.words)} words; {trained:,} sentences to train on and {held:,} held out, and "
-        f"{why}. Training is on every next word; scored is the one after “so the”.",
-        "A link to this page holds all of it.",
-    ]
+        f"{why}. Training is on every next word; scored is the one after “so the”. A link to this page holds "
+        f"all of it."
+    )
