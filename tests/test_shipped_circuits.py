@@ -47,7 +47,7 @@ def test_two_blocks_need_both_sets_of_heads_and_no_other():
 
 @pytest.mark.parametrize("variant", ["one-block", "two-blocks"])
 def test_patching_and_attribution_pass_their_identities(variant):
-    found = proof(*shipped(variant), Pair(X, Y, ("tired", "wet")))
+    found = proof(*shipped(variant), pair=Pair(X, Y, ("tired", "wet")))
     assert found.nothing == pytest.approx(0, abs=1e-6)
     assert found.everything == pytest.approx(1, abs=1e-6)
     for one in found.attribution:

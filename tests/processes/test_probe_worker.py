@@ -218,7 +218,7 @@ def test_it_ends_with_the_lab_that_started_it(place):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 as Linux and macOS know it")
 def test_the_folder_of_a_killed_worker_goes_when_another_starts_and_that_of_a_living_one_stays(
-    place, tmp_path, monkeypatch
+    place, home, tmp_path, monkeypatch
 ):
     ask(SLOW)
     others = []
@@ -226,6 +226,7 @@ def test_the_folder_of_a_killed_worker_goes_when_another_starts_and_that_of_a_li
         monkeypatch.setattr(paths, "HOME", tmp_path / name)
         others.append(Address.here())
         ask(SLOW, note=name)
+    monkeypatch.setattr(paths, "HOME", home)
     killed, living = others
     process = living.worker()
     address.end(killed.worker())
