@@ -27,12 +27,7 @@ def _within(share: float, points: float) -> ChapterValue:
 
 
 # Found on seeds 0 to 9, of widths 32, 64 and 128 and rates 1e-3 to 3e-3; what depends on what is in NOTES.md.
-_SENTENCES = Budget(
-    steps=1500,
-    context_length=CLOSED.context_length,
-    evaluate_every=50,
-    checkpoint_every=250,
-)
+_SENTENCES = Budget(steps=1500, context_length=CLOSED.context_length, evaluate_every=50, checkpoint_every=250)
 _AVERAGED = replace(_SENTENCES, steps=3000, learning_rate=3e-3, evaluate_every=150, checkpoint_every=1000)
 _QUICK = replace(_SENTENCES, steps=400, checkpoint_every=100)
 _OWN_BUDGETS: dict[tuple[BudgetName, str], Budget] = {
@@ -77,10 +72,7 @@ WINOGRAD_OPEN = Experiment(
     own_budgets=_OWN_BUDGETS,
     seeds=_SEEDS,
     metric=ACCURACY,
-    chapter={
-        (AVERAGE.id, ACCURACY): _within(1.0, 0.5),
-        (ONE_BLOCK.id, ACCURACY): _within(0.917, 6),
-    },
+    chapter={(AVERAGE.id, ACCURACY): _within(1.0, 0.5), (ONE_BLOCK.id, ACCURACY): _within(0.917, 6)},
     weights=_LOOKED_INTO,
     shows="the average, which knows no order, answers everything",
     hides="how far behind it one block is",
@@ -102,10 +94,7 @@ INDUCTION = Experiment(
     question="When does a model learn to continue a repeat?",
     models=(ONE_LAYER, TWO_LAYERS),
     language="induction",
-    budgets={
-        "quick": replace(_SEQUENCES, steps=700),
-        "chapter": _SEQUENCES,
-    },
+    budgets={"quick": replace(_SEQUENCES, steps=700), "chapter": _SEQUENCES},
     seeds=tuple(range(5)),
     metric=ACCURACY,
     also=("early_accuracy",),

@@ -100,10 +100,7 @@ def rescue(run_id: int, collapsed: RunSpec) -> RunSpec:
             f"run #{run_id} is {collapsed.variant}; allowed: an undivided head of the widths in {RESCUE.id}."
         )
     return collapsed.fork(
-        run_id,
-        experiment=RESCUE.id,
-        variant=divided.id,
-        config=replace(collapsed.config, score_scale="sqrt"),
+        run_id, experiment=RESCUE.id, variant=divided.id, config=replace(collapsed.config, score_scale="sqrt")
     )
 
 

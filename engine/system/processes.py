@@ -91,10 +91,7 @@ class TreeMemory:
 def machine_bytes() -> int:
     """Memory of this machine, or of the container it runs in, in bytes."""
     total = int(psutil.virtual_memory().total)
-    for limit in (
-        Path("/sys/fs/cgroup/memory.max"),
-        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-    ):
+    for limit in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
         with suppress(OSError, ValueError):
             total = min(total, int(limit.read_text()))
     return total

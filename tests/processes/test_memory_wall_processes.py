@@ -224,11 +224,7 @@ def test_rows_come_as_running_and_as_they_ended(measure):
 def test_the_real_wall_of_a_budget_is_where_it_was_predicted(tmp_path):
     # longest(0.035 GB, "explicit") is 531
     plan = Plan(
-        tokens=(531, 532),
-        implementations=("explicit",),
-        budget_bytes=int(0.035 * GB),
-        threads=1,
-        timed=False,
+        tokens=(531, 532), implementations=("explicit",), budget_bytes=int(0.035 * GB), threads=1, timed=False
     )
     rows = [row for row in sweep.measure(plan, tmp_path) if row.ended]
     assert [(row.n, row.state) for row in rows] == [(531, "done"), (532, "out of memory")]
