@@ -1,5 +1,7 @@
 """Numbers that people and other programs write."""
 
+from engine.system.errors import InvalidInput
+
 
 def whole_number(text: str, low: int = 0, high: int = 2**63 - 1) -> int | None:
     """The number that a text gives in plain digits; None where it gives none of that range.
@@ -9,3 +11,10 @@ def whole_number(text: str, low: int = 0, high: int = 2**63 - 1) -> int | None:
     if text.isascii() and text.isdigit() and len(text) <= 19 and low <= int(text) <= high:
         return int(text)
     return None
+
+
+def check_whole(name: str, value: object, low: int, high: int | None = None) -> None:
+    """Raises InvalidInput: when the value is no whole number from ``low`` to ``high``, or up."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= (high or value):
+        upwards = "up" if high is None else f"to {high:,}"
+        raise InvalidInput(f"{name} is {value!r}; allowed: a whole number from {low:,} {upwards}.")
