@@ -46,7 +46,7 @@ def end_marked(name: str, value: str, seconds: float = 1.0) -> bool:
     seconds: after which it gives up on processes that start others as fast. Returns whether there was one.
     """
     found, until = False, time.monotonic() + seconds
-    while left := list(_marked(name, value)):
+    while left := list(marked(name, value)):
         found = True
         for process in left:
             with suppress(psutil.Error):
@@ -57,7 +57,8 @@ def end_marked(name: str, value: str, seconds: float = 1.0) -> bool:
     return found
 
 
-def _marked(name: str, value: str) -> Iterator[psutil.Process]:
+def marked(name: str, value: str) -> Iterator[psutil.Process]:
+    """Every living process that was started with this in its environment."""
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
