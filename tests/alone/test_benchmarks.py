@@ -28,7 +28,6 @@ from engine.runs.nursery import Nursery
 from engine.system import device, paths
 from engine.system.cores import usable_cores
 from engine.system.processes import MALLOC
-from tests import trainers
 from tests.serving import until
 from tests.test_cli import assert_refused, cli, strict
 
@@ -284,7 +283,7 @@ def tiny_runs(tiny_corpus, tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_a_sweep_is_timed_at_once_and_one_after_another(tiny_runs, home, monkeypatch):
-    quick = [sys.executable, str(Path(trainers.__file__)), "quick"]  # one after another is slow: no torch
+    quick = [sys.executable, "-m", "tests.trainers", "quick"]  # one after another is slow: no torch
     ways = {(2, 1): LocalEngine(2), (1, usable_cores()): LocalEngine(1, trainer=quick)}
     monkeypatch.setattr(sweep, "ways", lambda: ways)
     code, out, err = cli("bench", "sweep", "--runs", "2", "--steps", "3", "--json")

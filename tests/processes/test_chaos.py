@@ -24,7 +24,7 @@ from engine.runs.dispatcher import Dispatcher
 from engine.runs.local import LocalEngine
 from engine.runs.nursery import Nursery
 from engine.runs.store import Store
-trainer = [sys.executable, {str(TRAINERS)!r}, "counter"]
+trainer = [*{TRAINERS!r}, "counter"]
 nursery = Nursery([*trainer, "nursery"]) if "forked" in sys.argv else None
 engine = LocalEngine({SLOTS}, trainer, nursery=nursery)
 with Dispatcher(Store(), engine) as dispatcher:

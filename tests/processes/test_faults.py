@@ -30,11 +30,10 @@ from engine.runs.store import Store
 from engine.system import files, paths
 from engine.system.processes import marked
 from engine.training import checkpoint
-from tests import trainers
-from tests.serving import until
+from tests.serving import kill, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-TRAINERS = Path(trainers.__file__)
+TRAINERS = (sys.executable, "-m", "tests.trainers")
 CONFIG = ModelConfig(d_model=8, mixer="average", connection="add")
 BUDGET = Budget(steps=1, batch_size=1, context_length=8, evaluate_every=10_000_000)
 ROOT = paths.ROOT
@@ -63,12 +62,12 @@ class Lab:
     """
 
     def __init__(self, mode, slots=1, memory_bytes=None, way=WAYS[0]):
-        trainer = (sys.executable, str(TRAINERS), mode)
-        nursery = (*trainer, "nursery")
+        trainer: tuple[str, ...] = (*TRAINERS, mode)
+        nursery: tuple[str, ...] = (*trainer, "nursery")
         if mode == "real":
             trainer, nursery = TRAINER, COMMAND
         elif mode.startswith("wall-"):  # the real one, but for the workers of a memory wall
-            trainer = (sys.executable, str(TRAINERS.with_name("wall_trainer.py")), mode.removeprefix("wall-"))
+            trainer = (sys.executable, "-m", "tests.wall_trainer", mode.removeprefix("wall-"))
             way = "plain"  # as whatever is carried out alone
         self.store = Store()
         self.engine = LocalEngine(slots, trainer, memory_bytes)
@@ -132,8 +131,7 @@ def lab(request, home):
     for one in made:
         for run in one.store.entries(states=("starting", "running")):
             for who in ("supervisor", "trainer"):
-                if psutil.pid_exists(pid := one.pid(run.id, who)):
-                    os.kill(pid, signal.SIGKILL)
+                kill(one.pid(run.id, who))
         one.dispatcher.__exit__()
     until(lambda: not at_work(home), 30, lambda: at_work(home))  # a spare trainer has to import torch first
 
