@@ -8,7 +8,8 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,19 +54,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m engine", description="Attention Lab's experiments from the command line."
     )
     commands_of = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-
-    def add(name: str, text: str, command: Any) -> argparse.ArgumentParser:
-        sub = commands_of.add_parser(name, help=text, description=text)
-        sub.set_defaults(command=command)
-        return sub
-
+    add = partial(_add, commands_of)
     ids = f"one of: {', '.join([*EXPERIMENTS, *MEASUREMENTS])}"
     add("list", "name every experiment, its variants and budgets", _list)
 
     show = add("show", "print the chapter's figures beside the shipped reference", _show)
     show.add_argument("id", help=ids)
     form = show.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
+    _add_json(form)
     form.add_argument("--markdown", action="store_true", help="the table that docs/measured.md prints")
 
     budgets = f"quick (a minute, the default) or chapter; the same for {', '.join(MEASUREMENTS)}"
@@ -74,22 +70,15 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--budget", default="quick", help=budgets)
     run.add_argument("--seeds", default="0", help="whole numbers, separated by commas (default 0)")
     run.add_argument("--variant", action="append", help="only this variant; may be given more than once")
-    run.add_argument(
-        "--precision",
-        default="float32",
-        help="of the products in training: float32 (the default) or bfloat16",
-    )
+    text = "of the products in training: float32 (the default) or bfloat16"
+    run.add_argument("--precision", default="float32", help=text)
     run.add_argument("--corpus", help="tinyshakespeare, python-reference, an upload's or a language's id")
-    run.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
+    _add_json(run)
 
-    reproduce = add(
-        "reproduce", "train every experiment at the chapter's budget, skipping what is done", _reproduce
-    )
-    reproduce.add_argument(
-        "--write-reference",
-        action="store_true",
-        help="make the shipped reference of it, and of what needs no training",
-    )
+    text = "train every experiment at the chapter's budget, skipping what is done"
+    reproduce = add("reproduce", text, _reproduce)
+    text = "make the shipped reference of it, and of what needs no training"
+    reproduce.add_argument("--write-reference", action="store_true", help=text)
 
     text = "measure one thing on fixed weights; prints one JSON document"
     probe = add("probe", text, _probe)
@@ -103,13 +92,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add(commands_of: Any, name: str, text: str, command: Any) -> argparse.ArgumentParser:
+    sub: argparse.ArgumentParser = commands_of.add_parser(name, help=text, description=text)
+    sub.set_defaults(command=command)
+    return sub
+
+
+def _add_json(command: Any) -> None:
+    command.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
+
+
 def _add_benchmarks(parser: argparse.ArgumentParser) -> None:
     benchmarks = parser.add_subparsers(required=True, metavar="BENCHMARK", parser_class=_Parser)
 
     def add(name: str, text: str, command: Any) -> argparse.ArgumentParser:
-        sub = benchmarks.add_parser(name, help=text, description=text)
-        sub.set_defaults(command=command)
-        sub.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else")
+        sub = _add(benchmarks, name, text, command)
+        _add_json(sub)
         return sub
 
     train = add("train", "the speed of a training step, beside others that do the same", _bench_train)
@@ -163,11 +161,7 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    shown = report.show(known(options.id))
-    if options.json:
-        print(json.dumps(shown, allow_nan=False))
-    else:
-        print(report.markdown(shown) if options.markdown else report.text(shown))
+    _print(report.show(known(options.id)), options, report.markdown if options.markdown else report.text)
     return 0
 
 
@@ -180,17 +174,12 @@ def _run(options: argparse.Namespace) -> int:
         options.corpus,
         options.precision,
     )
-    print(json.dumps(document, allow_nan=False) if options.json else commands.run_text(document))
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    _print(document, options, commands.run_text)
+    return _exit_code(failures)
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    failures = commands.reproduce(write_reference=options.write_reference)
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    return _exit_code(commands.reproduce(write_reference=options.write_reference))
 
 
 def _prepare(_: argparse.Namespace) -> int:
@@ -225,7 +214,7 @@ def _bench_train(options: argparse.Namespace) -> int:
         peer=options.peer,
         compile_plain=options.compile,
     )
-    print(json.dumps(document, allow_nan=False) if options.json else train.text(document))
+    _print(document, options, train.text)
     return 0
 
 
@@ -235,9 +224,8 @@ def _bench_sweep(options: argparse.Namespace) -> int:
     try:
         document = sweep.bench(runs=options.runs, steps=options.steps)
     except sweep.RunFailed as failure:
-        print(failure, file=sys.stderr)
-        return 1
-    print(json.dumps(document, allow_nan=False) if options.json else sweep.text(document))
+        return _exit_code([failure])
+    _print(document, options, sweep.text)
     return 0
 
 
@@ -265,13 +253,9 @@ def _bench_memory(options: argparse.Namespace) -> int:
             gpu_check=options.gpu_check,
         )
     except Unavailable as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(json.dumps(document, allow_nan=False) if options.json else memory.text(document))
-    failures = memory.failures(document)
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+        return _exit_code([error])
+    _print(document, options, memory.text)
+    return _exit_code(memory.failures(document))
 
 
 def _bench_gpu_check(options: argparse.Namespace) -> int:
@@ -284,8 +268,21 @@ def _bench_gpu_check(options: argparse.Namespace) -> int:
         minutes=options.minutes,
         out=options.out,
     )
-    print(json.dumps(document, allow_nan=False) if options.json else gpu_check.text(document))
+    _print(document, options, gpu_check.text)
     return 1 if gpu_check.failures(document) else 0
+
+
+def _print(
+    document: dict[str, Any], options: argparse.Namespace, text: Callable[[dict[str, Any]], str]
+) -> None:
+    print(json.dumps(document, allow_nan=False) if options.json else text(document))
+
+
+def _exit_code(failures: Sequence[object]) -> int:
+    """Name the failures on stderr. Returns 1 where there are some."""
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

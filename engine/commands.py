@@ -100,22 +100,17 @@ def _measure(
 
 def run_text(document: dict[str, Any]) -> str:
     """``run`` for people."""
-    if document["id"] in MEASUREMENTS:
-        return _measured_text(document)
-    metric = experiment(document["id"]).metric
-    lines = [f"{document['id']}, {document['budget']} budget, {document['device']}"]
+    measured = document["id"] in MEASUREMENTS
+    metric = None if measured else experiment(document["id"]).metric
+    budget = "" if measured else f" {document['budget']} budget,"
+    lines = [f"{document['id']},{budget} {document['device']}"]
     for row in document["rows"]:
-        value = row["measured"].get(metric)
-        shown = row.get("reason") or row["state"] if value is None else number(value, 2)
-        lines.append(f"{row['variant']:24} seed {row['seed']:<6} {shown}")
-    return "\n".join([*lines, f"{document['seconds']} s"])
-
-
-def _measured_text(document: dict[str, Any]) -> str:
-    lines = [f"{document['id']}, {document['device']}"]
-    for row in document["rows"]:
-        figures = (f"{name} {number(value, 3)}" for name, value in row["measured"].items())
-        lines.append(f"{row['variant']:24} seed {row['seed']:<6} {', '.join(figures) or row['state']}")
+        if metric is None:
+            figures = ", ".join(f"{name} {number(value, 3)}" for name, value in row["measured"].items())
+        else:
+            value = row["measured"].get(metric)
+            figures = row.get("reason", "") if value is None else number(value, 2)
+        lines.append(f"{row['variant']:24} seed {row['seed']:<6} {figures or row['state']}")
     return "\n".join([*lines, f"{document['seconds']} s"])
 
 

@@ -1,28 +1,20 @@
-"""Generation: sampling exactly as asked (field case 20), and streamed text that is the decoded text (05)."""
+"""Generation: each token drawn with its probability, from the last tokens that the model has room for."""
 
 import itertools
 import math
-from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.chapter.budget import Budget
 from engine.chapter.experiments import VARIANTS
-from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
-from engine.training.generation import generate, longest_context, next_logits, next_probabilities, stream_text
-from engine.training.loop import Training
-from engine.training.tasks import TextTask
+from engine.training.generation import generate, next_logits, next_probabilities
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-CASES = Path(__file__).parent / "cases"
-CASE_20 = torch.tensor([0.5, 0.35, 0.1, 0.05], dtype=torch.float64).log()
-EMOJI = "\N{WOMAN}\N{ZERO WIDTH JOINER}\N{ROCKET}"
 SMALL = ModelConfig(
     vocab_size=50, d_model=16, mixer="attention", connection="add", positions="learned", max_positions=8
 )
@@ -41,52 +33,17 @@ def continued(made, ids, tokens=20, **how):
     return list(generate(made, ids, tokens=tokens, **how))
 
 
-def kept(logits, **how):
-    return (next_probabilities(logits, **how) > 0).tolist()
-
-
 # Which tokens may come
 
 
-def test_without_filters_it_is_the_softmax():
+def test_it_is_the_softmax_at_a_temperature():
     logits = torch.randn(40, generator=seeded())
     assert torch.allclose(next_probabilities(logits), logits.double().softmax(0))
     assert torch.allclose(next_probabilities(logits, temperature=0.3), (logits.double() / 0.3).softmax(0))
 
 
-@pytest.mark.parametrize(
-    ("top_p", "count"),
-    [(0, 1), (0.0, 1), (1e-300, 1), (0.49, 1), (0.51, 2), (0.84, 2), (0.9, 3), (0.96, 4), (1, 4)],
-)
-def test_top_p_keeps_the_token_that_crosses_it(top_p, count):
-    assert kept(CASE_20, top_p=top_p) == [True] * count + [False] * (4 - count)
-    shuffled = CASE_20[[2, 0, 3, 1]]
-    assert kept(shuffled, top_p=top_p) == [rank < count for rank in (2, 0, 3, 1)]
-
-
-def test_what_is_kept_keeps_its_proportions():
-    three = next_probabilities(CASE_20, top_p=0.9)
-    assert torch.allclose(three, torch.tensor([0.5, 0.35, 0.1, 0], dtype=torch.float64) / 0.95)
-    two = next_probabilities(CASE_20, top_k=2)
-    assert torch.allclose(two, torch.tensor([0.5, 0.35, 0, 0], dtype=torch.float64) / 0.85)
-
-
-@pytest.mark.parametrize("top_k", [4, 5, 5000])
-def test_a_top_k_of_the_whole_vocabulary_is_no_filter(top_k):
-    assert torch.equal(next_probabilities(CASE_20, top_k=top_k), next_probabilities(CASE_20))
-
-
-def test_top_p_counts_what_top_k_left():
-    # of the two that are left, the first holds .5 / .85 = .588
-    assert kept(CASE_20, top_k=2, top_p=0.55) == [True, False, False, False]
-    assert kept(CASE_20, top_p=0.55) == [True, True, False, False]
-
-
-def test_of_equal_logits_exactly_as_many_are_kept_as_were_asked_for():
-    equal = torch.zeros(10)
-    assert kept(equal, top_k=3) == [True] * 3 + [False] * 7
-    assert kept(equal, top_p=0) == [True] + [False] * 9
-    assert next_probabilities(equal, temperature=0).tolist() == [1.0] + [0.0] * 9
+def test_of_equal_logits_the_first_is_taken_at_temperature_zero():
+    assert next_probabilities(torch.zeros(10), temperature=0).tolist() == [1.0] + [0.0] * 9
 
 
 @pytest.mark.parametrize("temperature", [0, 0.0, 5e-324, 1e-300, 1e-9])
@@ -96,24 +53,18 @@ def test_no_temperature_is_too_small(temperature):
 
 
 def test_a_large_temperature_makes_all_alike():
-    assert torch.allclose(next_probabilities(CASE_20, temperature=1e300), torch.tensor(0.25).double())
+    assert torch.allclose(
+        next_probabilities(torch.arange(4.0), temperature=1e300), torch.tensor(0.25).double()
+    )
 
 
-@given(
-    st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=30),
-    st.floats(0, 100),
-    st.none() | st.integers(1, 40),
-    st.none() | st.floats(0, 1),
-)
-def test_probabilities_are_ever_probabilities_of_the_largest(logits, temperature, top_k, top_p):
+@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=30), st.floats(0, 100))
+def test_probabilities_are_ever_probabilities_of_the_largest(logits, temperature):
     logits = torch.tensor(logits)
-    found = next_probabilities(logits, temperature=temperature, top_k=top_k, top_p=top_p)
+    found = next_probabilities(logits, temperature=temperature)
     assert found.sum().item() == pytest.approx(1)
     assert (found >= 0).all()
-    assert 1 <= (found > 0).sum() <= (top_k or len(logits))
     assert found[logits.argmax()] == found.max() > 0
-    if (found == 0).any():
-        assert logits[found > 0].min() >= logits[found == 0].max()
 
 
 @pytest.mark.parametrize("lost", [math.nan, math.inf])
@@ -202,19 +153,6 @@ def test_a_context_of_one_sees_one_token(mixer):
     made = model(ModelConfig(vocab_size=50, d_model=16, mixer=mixer, positions="learned", max_positions=1))
     drawn, seen = seen_lengths(made, [3, 1, 4], tokens=6, generator=seeded())
     assert seen == [[token] for token in [4, *drawn[:-1]]]
-    narrow = model(ModelConfig(vocab_size=50, d_model=16, mixer=mixer))
-    assert seen_lengths(narrow, [3, 1, 4], tokens=2, context_length=1)[1][0] == [4]
-
-
-def test_a_context_may_be_longer_only_where_no_table_ends():
-    free = ModelConfig(mixer="attention", max_positions=8)
-    assert longest_context(free) == 8
-    assert longest_context(free, 300) == 300
-    for bound in ({"positions": "learned"}, {"mixer": "matrix"}):
-        config = ModelConfig(max_positions=8, **bound)
-        assert longest_context(config, 8) == 8
-        with pytest.raises(ValueError, match=r"^context_length is 9; allowed: a whole number from 1 to 8\.$"):
-            longest_context(config, 9)
 
 
 @pytest.mark.parametrize(
@@ -229,12 +167,6 @@ def test_a_context_may_be_longer_only_where_no_table_ends():
         ({"temperature": math.nan}, "temperature is nan; allowed: a number from 0 up."),
         ({"temperature": math.inf}, "temperature is inf; allowed: a number from 0 up."),
         ({"temperature": "1"}, "temperature is '1'; allowed: a number from 0 up."),
-        ({"top_k": 0}, "top_k is 0; allowed: a whole number from 1 up."),
-        ({"top_k": True}, "top_k is True; allowed: a whole number from 1 up."),
-        ({"top_p": 1.01}, "top_p is 1.01; allowed: a number from 0 to 1."),
-        ({"top_p": -1}, "top_p is -1; allowed: a number from 0 to 1."),
-        ({"top_p": math.nan}, "top_p is nan; allowed: a number from 0 to 1."),
-        ({"context_length": 0}, "context_length is 0; allowed: a whole number from 1 to 8."),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_first_token(change, said):
@@ -249,94 +181,3 @@ def test_a_lost_model_is_said():
     torch.nn.init.constant_(made.unembedding.weight, math.nan)
     with pytest.raises(ValueError, match="the model is lost"):
         continued(made, [1])
-
-
-# The text as it comes
-
-
-@pytest.fixture
-def chinese(home):
-    return corpus.add_upload((CASES / "zh_emoji.txt").read_bytes(), "zh_emoji.txt")
-
-
-@pytest.fixture(scope="module")
-def vocabulary():
-    return corpus.shipped_vocabulary()
-
-
-def test_streamed_text_of_a_trained_model_is_the_decoded_text(chinese):
-    run = Training(
-        config=ModelConfig(mixer="attention", connection="add", positions="learned", max_positions=32),
-        budget=Budget(steps=20, batch_size=8, context_length=32, learning_rate=1e-2),
-        seed=0,
-        task=TextTask(
-            torch.tensor(chinese.train_ids.astype("int64")),
-            torch.tensor(chinese.held_out_ids[:200].astype("int64")),
-            context_length=32,
-        ),
-    )
-    list(run.records())
-    prompt = chinese.encode(EMOJI)
-    assert len(EMOJI.encode()) == 11
-    drawn = continued(run.model, prompt, tokens=300, generator=seeded())
-    parts = list(stream_text(chinese, drawn))
-    assert "".join(parts) == chinese.decode(drawn)
-    assert len(parts) < len(drawn)  # some token held but a part of a character
-    assert "�" not in "".join(parts)
-
-
-@pytest.mark.parametrize("name", ["zh_emoji", "zh300_mixed", "specials"])
-def test_whole_characters_come_as_they_are(chinese, name):
-    text = (CASES / f"{name}.txt").read_bytes().decode()[:3000] + EMOJI
-    ids = chinese.encode(text)
-    assert "".join(stream_text(chinese, ids)) == text
-
-
-def test_alone_some_tokens_are_but_bytes(chinese):
-    text = (CASES / "zh_emoji.txt").read_bytes().decode()[:300]
-    assert any(piece not in text for piece in chinese.pieces(chinese.encode(text)))
-
-
-def test_a_part_of_a_character_is_held_back_until_it_is_whole(vocabulary):
-    ids = vocabulary.encode(f"a{EMOJI}b")
-    assert len(ids) == 13  # Shakespeare's vocabulary has no emoji: byte by byte
-    assert list(stream_text(vocabulary, ids)) == ["a", *EMOJI, "b"]
-
-
-def test_text_comes_no_later_than_it_is_whole(vocabulary):
-    fed = []
-
-    def feed():
-        for i in vocabulary.encode("é\N{ROCKET}"):
-            fed.append(i)
-            yield i
-
-    stream = stream_text(vocabulary, feed())
-    assert (next(stream), len(fed)) == ("é", 2)
-    assert (next(stream), len(fed)) == ("\N{ROCKET}", 6)
-    assert list(stream) == []
-
-
-def byte_ids(vocabulary, data):
-    return [vocabulary.token_bytes.index(bytes([byte])) for byte in data]
-
-
-def test_a_broken_byte_is_shown_as_that_byte(vocabulary):
-    ids = byte_ids(vocabulary, b"a\xf0\x9fb\xff\xe4\xbd")
-    assert list(stream_text(vocabulary, ids)) == ["a", "\\xf0\\x9fb", "\\xff", "\\xe4\\xbd"]
-
-
-@given(st.binary(max_size=40) | st.text(max_size=12).map(lambda text: text.encode(errors="surrogatepass")))
-@example(b"\xed\xa0\x80")  # half a character
-@example(b"\xf4\x90\x80\x80")  # beyond the last
-@example(b"\xf0\x9f\x9a")
-def test_any_bytes_stream_to_what_they_decode_to(vocabulary, data):
-    ids = byte_ids(vocabulary, data)
-    assert "".join(stream_text(vocabulary, ids)) == vocabulary.decode(ids)
-
-
-@given(st.lists(st.integers(0, 1023), max_size=60))
-def test_any_tokens_stream_to_what_they_decode_to(vocabulary, ids):
-    parts = list(stream_text(vocabulary, ids))
-    assert "".join(parts) == vocabulary.decode(ids)
-    assert "" not in parts

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.chapter import reference, report
-from engine.chapter.experiments import EXPERIMENTS
+from engine.chapter.experiments import EXPERIMENTS, GAP, METRICS, PERPLEXITY
 from engine.chapter.measurements import MEASUREMENTS
 from engine.data import corpus
 from engine.data.corpus import TINYSHAKESPEARE, TINYSHAKESPEARE_SHA256
@@ -55,6 +55,21 @@ def test_it_is_whole_and_says_where_it_was_measured(name):
             assert curve[-1][1] == pytest.approx(row.measured[str(seed)][experiment.metric], abs=1e-3)
 
 
+VOUCHED_NATS = 1e-3  # how far first losses may lie apart: other processors and libraries add in another order
+
+
+def vouched_steps(config):
+    """How many of a model's first losses vouch for the code: all 20 of most.
+
+    An undivided head of 1,024 is chaotic: its rows are nearly all or nothing, so rounding decides between
+    two close tokens, and the next steps multiply what it decided. Between processors its third losses are
+    2e-4 apart, its eighth 2e-2. And what the twentieth step would tell, small models tell sooner.
+    """
+    if config.score_scale == "none" and config.effective_d_head >= 1024:
+        return 3
+    return 5 if config.n_layer * config.d_model**2 > 100_000 else reference_writer.VOUCHED_STEPS
+
+
 first_losses = cache(reference_writer.first_losses)  # tables share models
 
 
@@ -63,8 +78,8 @@ def test_the_code_still_trains_what_the_reference_was_trained_with(name, variant
     """The same digest vouches for itself; changed code has to give the same first losses."""
     shipped, experiment = SHIPPED[name], EXPERIMENTS[name]
     config = experiment.variant(variant_id).config
-    steps = reference_writer.vouched_steps(config)
-    expected = pytest.approx(shipped.rows[variant_id].losses[:steps], abs=reference_writer.VOUCHED_NATS)
+    steps = vouched_steps(config)
+    expected = pytest.approx(shipped.rows[variant_id].losses[:steps], abs=VOUCHED_NATS)
     assert first_losses(config, experiment.language, steps) == expected, (
         f"engine/models, tasks.py or training.py train {variant_id} in another way than when this was "
         f"measured (code {shipped.code}, now {reference_writer.code_digest()}): train it again with "
@@ -76,7 +91,7 @@ def test_all_models_but_those_that_are_chaotic_or_large_are_vouched_for_by_twent
     steps: dict[int, set[str]] = {}
     for name, variant_id in ROWS:
         config = EXPERIMENTS[name].variant(variant_id).config
-        steps.setdefault(reference_writer.vouched_steps(config), set()).add(variant_id)
+        steps.setdefault(vouched_steps(config), set()).add(variant_id)
     assert set(steps) == {3, 5, 20}
     assert steps[3] == {"undivided-1024", "undivided-1024-wide"}
     assert steps[5] == {"divided-1024-wide", "pre-norm", "post-norm", "pre-norm-warmup", "post-norm-warmup"}
@@ -229,9 +244,31 @@ def test_the_documents_print_the_reference_as_it_is(name):
     )
 
 
+# The ten figures of the README, one of each claim.
+HEADLINES = (
+    ("averages", "no-context", PERPLEXITY),
+    ("averages", "average", PERPLEXITY),
+    ("averages", "average-added", PERPLEXITY),
+    ("scaling-training-wide", "undivided-1024-wide", "frozen_share"),
+    ("ladder", "head-added", GAP),
+    ("ladder", "block", PERPLEXITY),
+    ("norm-placement", "post-norm", PERPLEXITY),
+    ("positions", "alibi", "perplexity_256"),
+    ("winograd-closed", "average", "accuracy"),
+    ("winograd-closed", "two-blocks", "accuracy"),
+)
+
+
 def test_the_readme_prints_its_ten_figures_as_they_are():
-    assert len(report.HEADLINES) == 10
-    assert _between("headlines", "README.md") == report.headlines()
+    lines = ["| figure | chapter | measured | seeds |", "|---|---:|---:|---:|"]
+    for name, variant_id, metric in HEADLINES:
+        shown = report.show(EXPERIMENTS[name])
+        rows = [row for row in shown["rows"] if (row["variant"], row["metric"]) == (variant_id, metric)]
+        line = report.markdown({**shown, "rows": rows}).splitlines()[2]
+        figure, chapter, measured, _ = line.strip("| ").split(" | ")
+        title = f"{EXPERIMENTS[name].title}: {figure}, {METRICS[metric]}"
+        lines.append(f"| {title} | {chapter} | {measured} | {len(rows[0]['reference']['seeds'])} |")
+    assert _between("headlines", "README.md") == "\n".join(lines), "put this table there"
 
 
 def _between(name, document):

@@ -1,6 +1,6 @@
-"""Trainers that go wrong in one way each: ``python tests/trainers.py MODE DIR ATTEMPT``.
+"""Trainers that go wrong in one way each: ``python -m tests.trainers MODE DIR ATTEMPT``.
 
-``python tests/trainers.py MODE nursery`` is a nursery that forks such trainers.
+``python -m tests.trainers MODE nursery`` is a nursery that forks such trainers.
 
 Those that need no torch are whole programs; the others are the real trainer with one fault in it.
 """
@@ -57,7 +57,6 @@ def _count(directory: Path, attempt: int) -> int:
 
     It also looks for a second trainer of the same run, which there must never be.
     """
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from engine.runs import trainer
     from engine.system import files
 
@@ -91,7 +90,6 @@ def _count(directory: Path, attempt: int) -> int:
 
 
 def _real(mode: str, directory: Path, attempt: int) -> int:
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from engine.runs import trainer
     from engine.system import files
     from engine.training.loop import Training
@@ -114,25 +112,19 @@ def _real(mode: str, directory: Path, attempt: int) -> int:
             full.write(data)
             full.flush()
 
-    if mode == "memory-error":
-        Training.advance = out_of_memory  # type: ignore[method-assign]
-    elif mode == "full-disk":
+    if mode == "full-disk":
         write_bytes = files.write_bytes
         files.write_bytes = lambda path, data: (
             no_space(path, data) if path.suffix == ".safetensors" else write_bytes(path, data)
         )
-    elif mode == "first-step":
-        Training.advance = notes_its_first_step  # type: ignore[method-assign]
-    elif mode == "slow":
-        Training.advance = ten_ms_slower  # type: ignore[method-assign]
     else:
-        raise ValueError(f"no mode {mode!r}")
+        wrong = {"memory-error": out_of_memory, "first-step": notes_its_first_step, "slow": ten_ms_slower}
+        Training.advance = wrong[mode]  # type: ignore[method-assign]
     return trainer.main([str(directory), str(attempt)])
 
 
 if __name__ == "__main__":
     if sys.argv[2:] == ["nursery"]:
-        sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
         from engine.runs import nursery, trainer
 
         warm_up = trainer.warm_up if sys.argv[1] in REAL else lambda: None

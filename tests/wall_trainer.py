@@ -1,4 +1,4 @@
-"""The process of a run, with stand-ins for the workers: ``python tests/wall_trainer.py MODE DIR ATTEMPT``.
+"""The process of a run, with stand-ins for the workers: ``python -m tests.wall_trainer MODE DIR ATTEMPT``.
 
 MODE: of ``wall_workers.py``. All else of a measurement is what ships; a training does nothing, for an hour.
 """
@@ -9,8 +9,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-WORKERS = (sys.executable, str(ROOT / "tests" / "wall_workers.py"))
+WORKERS = (sys.executable, str(Path(__file__).with_name("wall_workers.py")))
 
 
 def predictor(setting, tasks, device):
@@ -19,7 +18,6 @@ def predictor(setting, tasks, device):
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     from engine.memory_wall import sweep
     from engine.runs import trainer
     from engine.system import device

@@ -33,7 +33,7 @@ from engine.runs.wait import shell_user, wait
 from engine.system import device, files, paths
 from engine.system.cores import usable_cores
 from engine.system.errors import InvalidInput, Unavailable
-from engine.system.numbers import check_range
+from engine.system.numbers import check_whole
 
 QUICK_TOKENS = 4096
 CHECK_TOKENS, CHECK_GB = 16_384, 8
@@ -85,7 +85,7 @@ def bench(
         return {**document, "checks": checks(document)}
     here = device.describe()
     if threads is not None:
-        check_range("threads", threads, 1, usable_cores())
+        check_whole("threads", threads, 1, usable_cores())
     plan = Plan(
         tokens=doubling(to),
         implementations=tuple(implementations),

@@ -23,7 +23,7 @@ from engine.runs.store import ENDED, Run, Store
 from engine.system import device
 from engine.system.cores import default_slots, usable_cores
 from engine.system.errors import Unavailable
-from engine.system.numbers import check_range
+from engine.system.numbers import check_whole
 
 TEXT = corpus.PYTHON_REFERENCE  # on every machine, without a network
 RUNS = (1, 1_000)  # allowed
@@ -46,7 +46,7 @@ def bench(*, runs: int, steps: int) -> dict[str, Any]:
     A ratio is the seconds of one run after another, each with all cores, over the row's.
     Raises ValueError: when a number is out of range; RunFailed: when a run fails.
     """
-    check_range("runs", runs, *RUNS)
+    check_whole("runs", runs, *RUNS)
     wanted = specs(runs, steps)
     here = device.describe()
     say("one run first, so that what all read lies in memory")

@@ -57,7 +57,7 @@ from engine.models.config import MAX_LAYERS
 from engine.system import device
 from engine.system.cores import usable_cores
 from engine.system.errors import InvalidInput
-from engine.system.numbers import check_range, whole_number
+from engine.system.numbers import check_whole, whole_number
 
 TEXT_TOKENS = 65_536
 BATCHES, ROUNDS = (1, 65_536), (1, 10_000)  # allowed
@@ -79,9 +79,9 @@ def bench(
     Raises InvalidInput: when a number is out of range, or the folder holds no model that can be trained.
     """
     threads = usable_cores() if threads is None else threads
-    check_range("batch", batch_size, *BATCHES)
-    check_range("threads", threads, 1, usable_cores())
-    check_range("rounds", rounds, *ROUNDS)
+    check_whole("batch", batch_size, *BATCHES)
+    check_whole("threads", threads, 1, usable_cores())
+    check_whole("rounds", rounds, *ROUNDS)
     here = device.probe()
     refusal = bfloat16_refusal(here.kind)
     dtypes: tuple[Precision, ...] = ("float32",) if refusal else ("float32", "bfloat16")

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_whole
 
 BudgetName = Literal["quick", "chapter"]
 Precision = Literal["float32", "bfloat16"]
@@ -39,19 +40,15 @@ class Budget:
     keep_every: int = 0
 
     def __post_init__(self) -> None:
-        for name, high in (
-            ("steps", 10_000_000),
-            ("batch_size", 65_536),
-            ("context_length", 1_048_576),
-            ("evaluate_every", 10_000_000),
-            ("checkpoint_every", 10_000_000),
+        for name, low, high in (
+            ("steps", 1, 10_000_000),
+            ("batch_size", 1, 65_536),
+            ("context_length", 1, 1_048_576),
+            ("evaluate_every", 1, 10_000_000),
+            ("checkpoint_every", 1, 10_000_000),
+            ("warmup_steps", 0, 10_000_000),
         ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= high:
-                raise InvalidInput(f"{name} is {value!r}; allowed: a whole number from 1 to {high:,}.")
-        if isinstance(self.warmup_steps, bool) or self.warmup_steps not in range(10_000_001):
-            got = repr(self.warmup_steps)
-            raise InvalidInput(f"warmup_steps is {got}; allowed: a whole number from 0 to 10,000,000.")
+            check_whole(name, getattr(self, name), low, high)
         least = -(-self.steps // MAX_KEPT)
         kept = self.keep_every
         if not isinstance(kept, int) or isinstance(kept, bool) or (kept and not least <= kept <= 10_000_000):

@@ -42,9 +42,9 @@ class ChapterValue:
 
     low: float
     high: float
-    tolerance: float
     printed: bool
     where: str
+    tolerance: float = 0.03
     conditions: str = ""
     gap: str = ""
     label: str = ""
@@ -60,40 +60,18 @@ class ChapterValue:
         return (self.low + self.high) / 2
 
 
-def printed(
-    value: float, *, where: str, tolerance: float = 0.03, conditions: str = "", gap: str = "", label: str = ""
-) -> ChapterValue:
-    """A figure whose digits stand in the chapter."""
-    return ChapterValue(
-        low=value,
-        high=value,
-        tolerance=tolerance,
-        printed=True,
-        where=where,
-        conditions=conditions,
-        gap=gap,
-        label=label,
-    )
+def printed(value: float, *, tolerance: float = 0.03, **words: str) -> ChapterValue:
+    """A figure whose digits stand in the chapter. words: where, and what else there is to say of it."""
+    return ChapterValue(low=value, high=value, tolerance=tolerance, printed=True, **words)
 
 
 def inferred(
-    low: float,
-    high: float | None = None,
-    *,
-    where: str,
-    conditions: str,
-    tolerance: float = 0.03,
-    label: str = "",
+    low: float, high: float | None = None, *, conditions: str, tolerance: float = 0.03, **words: str
 ) -> ChapterValue:
     """A figure that follows from the chapter's prose, and how; a range where its words leave one."""
+    high = low if high is None else high
     return ChapterValue(
-        low=low,
-        high=low if high is None else high,
-        tolerance=tolerance,
-        printed=False,
-        where=where,
-        conditions=conditions,
-        label=label,
+        low=low, high=high, tolerance=tolerance, printed=False, conditions=conditions, **words
     )
 
 

@@ -1,6 +1,7 @@
 """The tables that are trained on a language, whose questions have right answers. Imports no torch."""
 
 from dataclasses import replace
+from functools import partial
 
 from engine.chapter.budget import Budget, BudgetName
 from engine.chapter.definitions import ACCURACY, WRONG_NOUN, ChapterValue, Experiment, ids, printed
@@ -27,61 +28,48 @@ def _within(share: float, points: float) -> ChapterValue:
 
 
 # Found on seeds 0 to 9, of widths 32, 64 and 128 and rates 1e-3 to 3e-3; what depends on what is in NOTES.md.
-_SENTENCES = Budget(
-    steps=1500,
-    context_length=CLOSED.context_length,
-    evaluate_every=50,
-    checkpoint_every=250,
-)
+_SENTENCES = Budget(steps=1500, context_length=CLOSED.context_length, evaluate_every=50, checkpoint_every=250)
 _AVERAGED = replace(_SENTENCES, steps=3000, learning_rate=3e-3, evaluate_every=150, checkpoint_every=1000)
 _QUICK = replace(_SENTENCES, steps=400, checkpoint_every=100)
 _OWN_BUDGETS: dict[tuple[BudgetName, str], Budget] = {
     **{("chapter", name): _AVERAGED for name in ids(AVERAGE, AVERAGE_ADDED)},
     **{("quick", name): replace(_AVERAGED, steps=1500) for name in ids(AVERAGE, AVERAGE_ADDED)},
 }
-_MODELS = (AVERAGE, AVERAGE_ADDED, ONE_BLOCK, TWO_BLOCKS)
-_SEEDS = tuple(range(10, 20))  # seeds 0 to 9 are for finding a setting
-_LOOKED_INTO = ids(ONE_BLOCK, TWO_BLOCKS)
+_winograd = partial(
+    Experiment,
+    models=(AVERAGE, AVERAGE_ADDED, ONE_BLOCK, TWO_BLOCKS),
+    own_budgets=_OWN_BUDGETS,
+    seeds=tuple(range(10, 20)),  # seeds 0 to 9 are for finding a setting
+    metric=ACCURACY,
+    weights=ids(ONE_BLOCK, TWO_BLOCKS),
+)
 
-WINOGRAD_CLOSED = Experiment(
+WINOGRAD_CLOSED = _winograd(
     id="winograd-closed",
     title="Winograd",
     question="Which noun is tired?",
-    models=_MODELS,
     language="winograd-closed",
     budgets={"quick": _QUICK, "chapter": _SENTENCES},
-    own_budgets=_OWN_BUDGETS,
-    seeds=_SEEDS,
-    metric=ACCURACY,
     chapter={
         (AVERAGE.id, ACCURACY): _within(0.279, 6),
         (AVERAGE.id, WRONG_NOUN): _within(0.5, 6),
         (ONE_BLOCK.id, ACCURACY): _within(0.927, 5),
         (TWO_BLOCKS.id, ACCURACY): _within(1.0, 0.5),
     },
-    weights=_LOOKED_INTO,
     shows="the average answers worse than chance, and two blocks far better",
     hides="how far one block comes, which is still at a coin then",
 )
 
-WINOGRAD_OPEN = Experiment(
+WINOGRAD_OPEN = _winograd(
     id="winograd-open",
     title="Winograd, solvable by class",
     question="Can the question be answered without knowing the order?",
-    models=_MODELS,
     language="winograd-open",
     budgets={
         "quick": replace(_QUICK, steps=300),
         "chapter": replace(_SENTENCES, steps=325, evaluate_every=25),  # later one block catches up
     },
-    own_budgets=_OWN_BUDGETS,
-    seeds=_SEEDS,
-    metric=ACCURACY,
-    chapter={
-        (AVERAGE.id, ACCURACY): _within(1.0, 0.5),
-        (ONE_BLOCK.id, ACCURACY): _within(0.917, 6),
-    },
-    weights=_LOOKED_INTO,
+    chapter={(AVERAGE.id, ACCURACY): _within(1.0, 0.5), (ONE_BLOCK.id, ACCURACY): _within(0.917, 6)},
     shows="the average, which knows no order, answers everything",
     hides="how far behind it one block is",
 )
@@ -102,10 +90,7 @@ INDUCTION = Experiment(
     question="When does a model learn to continue a repeat?",
     models=(ONE_LAYER, TWO_LAYERS),
     language="induction",
-    budgets={
-        "quick": replace(_SEQUENCES, steps=700),
-        "chapter": _SEQUENCES,
-    },
+    budgets={"quick": replace(_SEQUENCES, steps=700), "chapter": _SEQUENCES},
     seeds=tuple(range(5)),
     metric=ACCURACY,
     also=("early_accuracy",),

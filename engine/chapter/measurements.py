@@ -75,20 +75,13 @@ def parity_figures(rows: Rows) -> Figures:
 
     They differ in size and in which of our two ways computed them.
     """
+    counted = [row for row in rows if (row.mask, row.scale, row.state) == ("causal", "sqrt", "done")]
     found: Figures = {}
     for word, theirs in THEIRS.items():
         for precision in PRECISIONS:
-            wanted = {
-                "theirs": theirs,
-                "precision": precision,
-                "mask": "causal",
-                "scale": "sqrt",
-                "state": "done",
-            }
-            done = [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
-            if done:
+            if alike := [row for row in counted if (row.theirs, row.precision) == (theirs, precision)]:
                 found[f"{word}-{precision}"] = {
-                    name: max(getattr(row, name) for row in done) for name in PARITY.metrics
+                    name: max(getattr(row, name) for row in alike) for name in PARITY.metrics
                 }
     return found
 

@@ -4,22 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.chapter import reference
-from engine.chapter.experiments import GAP, IN_POINTS, METRICS, PERPLEXITY, Experiment
+from engine.chapter.experiments import GAP, IN_POINTS, METRICS, Experiment
 from engine.chapter.measurements import MEASUREMENTS, Measurement, known
-
-# The ten figures of the README, one of each claim.
-HEADLINES = (
-    ("averages", "no-context", PERPLEXITY),
-    ("averages", "average", PERPLEXITY),
-    ("averages", "average-added", PERPLEXITY),
-    ("scaling-training-wide", "undivided-1024-wide", "frozen_share"),
-    ("ladder", "head-added", GAP),
-    ("ladder", "block", PERPLEXITY),
-    ("norm-placement", "post-norm", PERPLEXITY),
-    ("positions", "alibi", "perplexity_256"),
-    ("winograd-closed", "average", "accuracy"),
-    ("winograd-closed", "two-blocks", "accuracy"),
-)
 
 
 def show(shown: Experiment | Measurement) -> dict[str, Any]:
@@ -131,21 +117,3 @@ def number(value: float, decimals: int, beside: float | None = None) -> str:
     """A figure, written as the one beside it; below one with three decimals, or as a power of ten."""
     size = abs(value if beside is None else beside)
     return f"{value:.2e}" if 0 < size < 0.001 else f"{value:.{decimals if size >= 1 else max(decimals, 3)}f}"
-
-
-def headlines() -> str:
-    """The README's table, in Markdown: one figure of each claim, the chapter's beside ours."""
-    lines = ["| figure | chapter | measured | seeds |", "|---|---:|---:|---:|"]
-    for experiment_id, variant_id, metric in HEADLINES:
-        chosen = known(experiment_id)
-        assert isinstance(chosen, Experiment)
-        value = chosen.chapter[variant_id, metric]
-        said = number(value.low, 2) if value.printed else f"*≈ {value.middle:.3g}*"
-        row = next(
-            row
-            for row in show(chosen)["rows"]
-            if (row["variant"], row["metric"]) == (variant_id, metric) and row["reference"]
-        )["reference"]
-        title = f"{chosen.title}: {chosen.variant(variant_id).title}, {METRICS[metric]}"
-        lines.append(f"| {title} | {said} | {_mean_and_spread(row, 2)} | {len(row['seeds'])} |")
-    return "\n".join(lines)

@@ -72,30 +72,9 @@ class Variant:
         for name, default in (("short", short), ("part", short), ("spoken", self.title)):
             object.__setattr__(self, name, getattr(self, name) or default)
 
-    def then(
-        self,
-        variant_id: str,
-        change: dict[str, Any],
-        *,
-        title: str,
-        claim: str,
-        short: str = "",
-        part: str = "",
-        spoken: str = "",
-        shown_by: str = "",
-    ) -> "Variant":
-        """The next rung: this one with a field changed."""
-        return Variant(
-            id=variant_id,
-            change=change,
-            base=self,
-            title=title,
-            claim=claim,
-            short=short,
-            part=part,
-            spoken=spoken,
-            shown_by=shown_by,
-        )
+    def then(self, variant_id: str, change: dict[str, Any], **words: str) -> "Variant":
+        """The next rung: this one with a field changed. words: its title, its claim and other names."""
+        return Variant(id=variant_id, change=change, base=self, **words)
 
     @property
     def parent(self) -> str | None:

@@ -21,27 +21,13 @@ from engine.data.tokenized import (
     check_sizes,
     shipped_vocabulary,
     tokenized,
-    write,
 )
 from engine.data.tokenizer import CorpusError, Vocabulary
-from engine.system import paths
+from engine.system import files, paths
 from engine.system.errors import Unavailable
 
-__all__ = [
-    "TINYSHAKESPEARE_SHA256",
-    "Corpus",
-    "CorpusError",
-    "CorpusUnavailable",
-    "Vocabulary",
-    "add_upload",
-    "default_corpus_id",
-    "is_present",
-    "listing",
-    "load",
-    "present_corpus_id",
-    "sha256_of",
-    "shipped_vocabulary",
-]
+# What is defined elsewhere and read from here.
+__all__ = ["TINYSHAKESPEARE_SHA256", "Corpus", "CorpusError", "Vocabulary", "shipped_vocabulary"]
 
 TINYSHAKESPEARE = "tinyshakespeare"
 PYTHON_REFERENCE = "python-reference"
@@ -113,9 +99,10 @@ def add_upload(data: bytes, file_name: str, vocab_size: int = 1024, context_leng
     title = file_name[:80].encode(errors="replace").decode() or corpus_id
     corpus = tokenized(corpus_id, title, data, vocab_size, context_length)
     path = _upload_path(corpus_id)
-    path.parent.mkdir(exist_ok=True)
-    write(path.with_suffix(".json"), json.dumps({"title": title}).encode())
-    write(path, data)  # last: a text is there once this file is
+    with alone(corpus_id):
+        path.parent.mkdir(exist_ok=True)
+        files.write_json(path.with_suffix(".json"), {"title": title})
+        files.write_bytes(path, data)  # last: a text is there once this file is
     return corpus
 
 
@@ -252,6 +239,3 @@ def _upload_title(corpus_id: str) -> str:
         return str(json.loads(_upload_path(corpus_id).with_suffix(".json").read_bytes())["title"])
     except (OSError, ValueError, KeyError, TypeError):  # a lost title does not lose the text
         return corpus_id
-
-
-# The cache: files are written whole or not at all, by one process at a time.

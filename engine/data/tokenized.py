@@ -1,7 +1,7 @@
 """From a text to its tokens, once: from the cache where it was made before, anew where that is damaged."""
 
 import hashlib
-import secrets
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from engine.data.tokenizer import (
     token_bytes,
     train,
 )
-from engine.system import paths
+from engine.system import files, paths
 
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 SHIPPED_VOCAB_SIZE = 1024
@@ -53,10 +53,6 @@ class Corpus(Vocabulary):
     def held_out_ids(self) -> NDArray[np.uint16]:
         """The last 10 % of the tokens, never trained on."""
         return self.ids[_train_tokens(self.tokens) :]
-
-    @property
-    def characters_per_token(self) -> float:
-        return self.characters / self.tokens
 
     def windows(self, context_length: int) -> int:
         """Return how many whole held-out windows there are; one needs ``context_length + 1`` tokens."""
@@ -110,9 +106,10 @@ def tokenized(corpus_id: str, title: str, data: bytes, vocab_size: int, context_
                 f"{10 * context_length + 1:,} or more tokens are needed."
             )
         if kept is None:
-            write(tokenizer_path, tokenizer_json.encode())
+            files.write_bytes(tokenizer_path, tokenizer_json.encode())
         if mapped is None:
-            write(ids_path, ids)
+            np.save(npy := io.BytesIO(), ids)
+            files.write_bytes(ids_path, npy.getvalue())
             ids = np.load(ids_path, mmap_mode="r")
     return Corpus(
         corpus_id, title, sha256, len(text), vocab_size, tokenizer_sha256, ids, tokenizer_json=tokenizer_json
@@ -150,17 +147,3 @@ def alone(name: str) -> Iterator[Path]:
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / f"{name}.lock"):
         yield cache
-
-
-def write(path: Path, content: bytes | NDArray[np.uint16]) -> None:
-    """Replace a file in one step."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            if isinstance(content, bytes):
-                file.write(content)
-            else:
-                np.save(file, content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

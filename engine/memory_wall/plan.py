@@ -20,7 +20,7 @@ from engine.memory_wall.setting import (
 )
 from engine.memory_wall.verdict import ENDED, State
 from engine.system.errors import InvalidInput
-from engine.system.numbers import check_range
+from engine.system.numbers import check_whole
 
 Task = tuple[int, str]  # n and the implementation
 
@@ -52,13 +52,13 @@ class Plan:
 
     def __post_init__(self) -> None:
         for n in self.tokens:
-            check_range("n", n, 1, MAX_TOKENS)
+            check_whole("n", n, 1, MAX_TOKENS)
         for name in self.implementations:
             check_implementation(name)
         if self.device not in DEVICES:
             raise InvalidInput(f"device is {self.device!r}; allowed: {', '.join(DEVICES)}.")
         if self.threads is not None:
-            check_range("threads", self.threads, 1, MAX_THREADS)
+            check_whole("threads", self.threads, 1, MAX_THREADS)
         if self.budget_bytes is not None and self.budget_bytes < MIN_BUDGET_BYTES:
             raise InvalidInput(
                 f"the budget is {self.budget_bytes:,} bytes; allowed: at least {MIN_BUDGET_BYTES:,}."
@@ -156,7 +156,7 @@ def doubling(to: int, start: int = FIRST_TOKENS) -> tuple[int, ...]:
 
     Raises InvalidInput: when it is below the first or beyond ``MAX_TOKENS``.
     """
-    check_range("to", to, start, MAX_TOKENS)
+    check_whole("to", to, start, MAX_TOKENS)
     doubled = (start * 2**k for k in count())
     return (*takewhile(lambda n: n < to, doubled), to)
 

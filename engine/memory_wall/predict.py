@@ -24,7 +24,7 @@ from engine.memory_wall.setting import (
     largest_tensor_bytes,
 )
 from engine.system.errors import InvalidInput
-from engine.system.numbers import check_range
+from engine.system.numbers import check_whole
 
 BLOCKS = 3  # of ``chunked`` the last stand for all: what is left over, and two whole ones on the way back
 _CHAPTER = Setting()
@@ -43,7 +43,7 @@ def predicted_bytes(n: int, implementation: str, setting: Setting = _CHAPTER, de
     Raises InvalidInput: when n is out of range or there is no such implementation; TooLarge: when a tensor
         would have more bytes than 64 bits count.
     """
-    check_range("n", n, 1, MAX_TOKENS)
+    check_whole("n", n, 1, MAX_TOKENS)
     check_implementation(implementation)
     if largest_tensor_bytes(n, implementation, setting) >= 2**63:
         raise TooLarge(f"{implementation} at n = {n:,} has more bytes than 64 bits count.")

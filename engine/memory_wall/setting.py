@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isqrt
 
 from engine.system.errors import InvalidInput
-from engine.system.numbers import check_range
+from engine.system.numbers import check_whole
 
 IMPLEMENTATIONS = ("explicit", "fused", "chunked", "projections")
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
@@ -44,7 +44,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         for name, high in (("d_model", 65_536), ("n_head", 1024), ("batch", 1024), ("block", MAX_TOKENS)):
-            check_range(name, getattr(self, name), 1, high)
+            check_whole(name, getattr(self, name), 1, high)
         if self.d_model % self.n_head:
             raise InvalidInput(f"n_head is {self.n_head}; allowed: a divisor of d_model, {self.d_model}.")
         if self.dtype not in DTYPE_BYTES:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, get_args
 
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_whole
 
 Mixer = Literal["none", "average", "matrix", "raw", "query-key", "attention", "unmasked"]
 WITHOUT_HEADS = ("none", "average", "matrix")
@@ -81,9 +82,9 @@ class ModelConfig:
             ("n_head", 1, MAX_WIDTH),
             ("d_ff", 0, 4 * MAX_WIDTH),
         ):
-            _whole(name, getattr(self, name), low, high)
+            check_whole(name, getattr(self, name), low, high)
         if self.d_head is not None:
-            _whole("d_head", self.d_head, 1, MAX_WIDTH)
+            check_whole("d_head", self.d_head, 1, MAX_WIDTH)
         for name, kind in (
             ("mixer", Mixer),
             ("connection", Connection),
@@ -146,11 +147,6 @@ class ModelConfig:
         if unknown := sorted(set(data) - known):
             raise InvalidInput(f"unknown fields {', '.join(unknown)}; known: {', '.join(sorted(known))}.")
         return cls(**data)
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidInput(f"{name} is {value!r}; allowed: a whole number from {low:,} to {high:,}.")
 
 
 def _number(name: str, value: object, low: float, high: float) -> float:

@@ -30,7 +30,7 @@ from engine.probes.schemes import losses_by_position
 from engine.runs.spec import RunSpec
 from engine.system import files
 from engine.system.errors import InvalidInput
-from engine.system.numbers import check_range
+from engine.system.numbers import check_whole
 
 SCORED = 64  # sequences on which the heads of every kept step are scored
 PASSAGES, LONGEST, SHORTEST = 64, 128, 16  # of a text: how many, their tokens, and those before a repeat
@@ -105,7 +105,7 @@ def maps(run: Path, period: int) -> results.Maps:
     Raises InvalidInput: when the period is out of range, and as ``kept_models``.
     """
     spec, language = trained_on(run)
-    check_range("the period", period, language.shortest, language.longest)
+    check_whole("the period", period, language.shortest, language.longest)
     word = language.halved_rows(spec.seed, 1)[:, :period]
     ids = torch.from_numpy(np.concatenate([word, word], axis=1))
     found = results.Maps([language.words[token] for token in ids[0].tolist()], [], [], [])

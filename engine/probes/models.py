@@ -14,7 +14,7 @@ from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.system.errors import InvalidInput, LabError
-from engine.system.numbers import check_range
+from engine.system.numbers import check_whole
 from engine.training import checkpoint
 
 
@@ -31,7 +31,7 @@ def for_the_reader() -> Iterator[None]:
 
 def check_seed(seed: int) -> None:
     """Raises InvalidInput: when the seed is out of range."""
-    check_range("the seed", seed, 0, MAX_SEED)
+    check_whole("the seed", seed, 0, MAX_SEED)
 
 
 KEPT = 16  # models of a few megabytes each

@@ -13,7 +13,7 @@ from engine.data import corpus
 from engine.data.corpus import Corpus
 from engine.probes.models import for_the_reader
 from engine.probes.results.norms import Gradients, Norms
-from engine.system.numbers import check_range
+from engine.system.numbers import check_whole
 from engine.training.loop import PROJECTIONS, Training
 from engine.training.tasks import TextTask
 
@@ -77,7 +77,7 @@ def norms(corpus_id: str | None = None, seed: int = 0, batch: int = BATCH, conte
         ("batch", batch, 1, MAX_BATCH),
         ("context", context, 1, MAX_CONTEXT),
     ):
-        check_range(name, value, low, high)
+        check_whole(name, value, low, high)
     with for_the_reader():
         text = corpus.load(corpus_id or corpus.present_corpus_id()[0], context_length=context)
     return Norms(

@@ -7,8 +7,8 @@ from engine.data import corpus
 from engine.probes.models import for_the_reader, trained
 from engine.probes.results.samples import Written
 from engine.system.errors import InvalidInput
-from engine.system.numbers import check_range
-from engine.training.generation import check_sampling, continued
+from engine.system.numbers import check_whole
+from engine.training.generation import check_temperature, continued
 
 TOKENS = 60
 MAX_TOKENS, MAX_MODELS = 500, 40
@@ -23,13 +23,13 @@ def samples(
     Raises InvalidInput: when the prompt holds no token, or a number is out of range.
     """
     with for_the_reader():
-        check_sampling(temperature, None, None)
+        check_temperature(temperature)
     for name, value, low, high in (
         ("tokens", tokens, 1, MAX_TOKENS),
         ("models", len(weights), 1, MAX_MODELS),
         ("seed", seed, 0, MAX_SEED),
     ):
-        check_range(name, value, low, high)
+        check_whole(name, value, low, high)
     vocabulary = corpus.shipped_vocabulary()
     with for_the_reader():
         ids = vocabulary.encode(prompt) if prompt.strip() else []

@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.chapter.measurements import D_HEADS
 from engine.probes.results.scaling import RandomVectors, RowStatistics, Saturation, Variance
 from engine.system.errors import InvalidInput
-from engine.system.numbers import check_range
+from engine.system.numbers import check_whole
 from engine.training.evaluation import FROZEN
 
 PAIRS, ROWS, KEYS = 20_000, 2_000, 64
@@ -91,10 +91,10 @@ def random_vectors(
 ) -> RandomVectors:
     """Both at these values of d, by default the chapter's. Raises InvalidInput: when one is out of range."""
     chosen = D_HEADS if d_heads is None else tuple(d_heads)
-    check_range("pairs", pairs, 2, MAX_PAIRS)
-    check_range("rows", rows, 1, MAX_ROWS)
+    check_whole("pairs", pairs, 2, MAX_PAIRS)
+    check_whole("rows", rows, 1, MAX_ROWS)
     for d_head in chosen:
-        check_range("d", d_head, 1, MAX_D_HEAD)
+        check_whole("d", d_head, 1, MAX_D_HEAD)
         if pairs * d_head > MAX_NUMBERS:
             most = MAX_NUMBERS // d_head
             raise InvalidInput(f"{pairs:,} pairs with d {d_head:,}; allowed: at most {most:,} pairs.")

@@ -151,13 +151,7 @@ def running(root: Path | None = None) -> bool:
 
     Its lock tells: a pid is given again, and the time a process was made moves with the machine's clock.
     """
-    try:
-        with FileLock((root or paths.RUNS) / LOCK_NAME, timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:
-        return False
+    return files.is_locked((root or paths.RUNS) / LOCK_NAME)
 
 
 def main() -> int:

@@ -28,7 +28,40 @@ def specs(
     Raises InvalidInput: when a name is unknown, a variant is none of the experiment's, or the corpus is of
         another kind than it trains on; CorpusError: when the text cannot be had.
     """
-    chosen = check_names(experiment_id, budget_name, variants)
+    return _specs(check_names(experiment_id, budget_name, variants), budget_name, seeds, corpus_id, variants)
+
+
+def own(experiment_id: str, config: ModelConfig, budget_name: str, seed: int, corpus_id: str) -> RunSpec:
+    """A run of a configuration of the reader's own, beside an experiment's variants.
+
+    Raises InvalidInput: when the experiment or budget is unknown, or the corpus is of another kind than it
+        trains on; CorpusError: when the text cannot be had.
+    """
+    chosen = experiment(experiment_id)
+    (spec,) = _specs(chosen, budget_name, (seed,), corpus_id, chosen.variants[:1])
+    return replace(spec, variant=OWN, config=config, budget=chosen.budget(budget_name))
+
+
+def breaking(seeds: Sequence[int], corpus_id: str, settings: Sequence[tuple[int, float]]) -> list[RunSpec]:
+    """Post-norm runs of other warmups and learning rates than the table's.
+
+    settings: (warmup in steps, learning rate).
+    Raises InvalidInput: when a number is out of range; CorpusError: when the text cannot be had.
+    """
+    return [
+        replace(spec, budget=replace(spec.budget, warmup_steps=warmup, learning_rate=rate))
+        for spec in _specs(BREAKING, "quick", seeds, corpus_id)
+        for warmup, rate in settings
+    ]
+
+
+def _specs(
+    chosen: Experiment,
+    budget_name: str,
+    seeds: Sequence[int],
+    corpus_id: str,
+    variants: Sequence[str] | None = None,
+) -> list[RunSpec]:
     sha256 = source_sha256(chosen, corpus_id)
     return [
         RunSpec(
@@ -46,49 +79,6 @@ def specs(
     ]
 
 
-def own(experiment_id: str, config: ModelConfig, budget_name: str, seed: int, corpus_id: str) -> RunSpec:
-    """A run of a configuration of the reader's own, beside an experiment's variants.
-
-    Raises InvalidInput: when the experiment or budget is unknown, or the corpus is of another kind than it
-        trains on; CorpusError: when the text cannot be had.
-    """
-    chosen = experiment(experiment_id)
-    return RunSpec(
-        experiment=experiment_id,
-        variant=OWN,
-        budget_name=budget_name,
-        config=config,
-        budget=chosen.budget(budget_name),
-        corpus=corpus_id,
-        corpus_sha256=source_sha256(chosen, corpus_id),
-        seed=seed,
-    )
-
-
-def breaking(seeds: Sequence[int], corpus_id: str, settings: Sequence[tuple[int, float]]) -> list[RunSpec]:
-    """Post-norm runs of other warmups and learning rates than the table's.
-
-    settings: (warmup in steps, learning rate).
-    Raises InvalidInput: when a number is out of range; CorpusError: when the text cannot be had.
-    """
-    usual, sha256 = BREAKING.budget("quick"), corpus.sha256_of(corpus_id)
-    (post_norm,) = BREAKING.models
-    return [
-        RunSpec(
-            experiment=BREAKING.id,
-            variant=post_norm.id,
-            budget_name="quick",
-            config=post_norm.config,
-            budget=replace(usual, warmup_steps=warmup, learning_rate=rate),
-            corpus=corpus_id,
-            corpus_sha256=sha256,
-            seed=seed,
-        )
-        for seed in seeds
-        for warmup, rate in settings
-    ]
-
-
 def rescue(run_id: int, collapsed: RunSpec) -> RunSpec:
     """The run that puts the division back into a finished undivided one and trains on, for as long again.
 
@@ -100,10 +90,7 @@ def rescue(run_id: int, collapsed: RunSpec) -> RunSpec:
             f"run #{run_id} is {collapsed.variant}; allowed: an undivided head of the widths in {RESCUE.id}."
         )
     return collapsed.fork(
-        run_id,
-        experiment=RESCUE.id,
-        variant=divided.id,
-        config=replace(collapsed.config, score_scale="sqrt"),
+        run_id, experiment=RESCUE.id, variant=divided.id, config=replace(collapsed.config, score_scale="sqrt")
     )
 
 

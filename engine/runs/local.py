@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from filelock import FileLock, Timeout
-
 from engine.runs.nursery import TRAINER, Nursery, Supervisor
 from engine.runs.store import Entry
-from engine.system import paths
+from engine.system import files, paths
 from engine.system.cores import default_slots, usable_cores
 from engine.system.processes import DETACHED
 
@@ -95,7 +93,7 @@ class LocalEngine:
             # Another dispatcher launched it a moment ago, or died before it could.
             first = self._first_seen.setdefault(key, time.monotonic())
             return time.monotonic() - first < ADOPTION_SECONDS
-        return _locked(directory / "alive.lock")
+        return files.is_locked(directory / "alive.lock")
 
     def close(self) -> None:
         if self._nursery:
@@ -105,15 +103,3 @@ class LocalEngine:
         """Of a run's processes. sharing: how many runs share the cores; by default one a slot."""
         threads = str(max(1, usable_cores() // (sharing or self._slots)))
         return {**os.environ, "OMP_NUM_THREADS": threads, "ATTENTION_LAB_HOME": str(paths.HOME)}
-
-
-def _locked(path: Path) -> bool:
-    if not path.exists():
-        return False
-    try:
-        with FileLock(path, timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:
-        return False

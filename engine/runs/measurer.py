@@ -13,7 +13,7 @@ from engine.memory_wall import sweep
 from engine.memory_wall.plan import Plan, Row, last_rows, slopes
 from engine.runs.spec import WallSpec
 from engine.runs.store import ACTIVE, Store
-from engine.runs.trainer import environment
+from engine.runs.trainer import environment, stopped
 from engine.system import device, files
 from engine.system.cores import usable_cores
 from engine.system.errors import Unavailable
@@ -44,7 +44,8 @@ def run(directory: Path, attempt: int, spec: WallSpec) -> dict[str, Any]:
                 rows += [row] if row.measured or row.state == "failed" else []
                 out.write(json.dumps(_record(plan, row, time.monotonic() - began), allow_nan=False) + "\n")
                 if row.state == "cancelled":
-                    state, reason = _stopped(directory, attempt, len(rows))
+                    after = f"after {len(rows)} row{'' if len(rows) == 1 else 's'}"
+                    state, reason = stopped(directory, attempt, after)
         except Unavailable as error:
             state, reason = "failed", str(error)
     return {
@@ -64,16 +65,8 @@ def _keep_measured(directory: Path) -> list[Row]:
     """Drop what an earlier attempt did not measure to its end: it will be measured again."""
     records = files.records(directory)
     rows = [row for row in last_rows(records) if row.measured]
-    kept = [record for record in records if any(last_rows([record]) == (row,) for row in rows)]
-    files.write_bytes(directory / "metrics.jsonl", "".join(json.dumps(r) + "\n" for r in kept).encode())
+    files.write_records(directory, (r for r in records if any(last_rows([r]) == (row,) for row in rows)))
     return rows
-
-
-def _stopped(directory: Path, attempt: int, rows: int) -> tuple[str, str]:
-    after = f"after {rows} row{'' if rows == 1 else 's'}"
-    if files.stop_requested(directory, attempt) == "stop":
-        return "interrupted", f"the lab was closed, {after}"
-    return "cancelled", f"by you, {after}"
 
 
 def _trainings(store: Store) -> int:

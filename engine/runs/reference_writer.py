@@ -20,7 +20,6 @@ from engine.system import files, paths
 from engine.system.errors import InvalidInput, Unavailable
 
 VOUCHED_STEPS = 20
-VOUCHED_NATS = 1e-3  # how far first losses may lie apart: other processors and libraries add in another order
 
 
 def code_digest() -> str:
@@ -51,18 +50,6 @@ def first_losses(config: ModelConfig, language_id: str = "", steps: int = VOUCHE
         task = TextTask(ids[:2048].repeat(2), ids[2048:], budget.context_length)
     training = Training(config=config, budget=budget, seed=0, task=task)
     return [training.advance().item() for _ in range(steps)]
-
-
-def vouched_steps(config: ModelConfig) -> int:
-    """How many of a model's first losses vouch for the code: all 20 of most.
-
-    An undivided head of 1,024 is chaotic: its rows are nearly all or nothing, so rounding decides between
-    two close tokens, and the next steps multiply what it decided. Between processors its third losses are
-    2e-4 apart, its eighth 2e-2. And what the twentieth step would tell, small models tell sooner.
-    """
-    if config.score_scale == "none" and config.effective_d_head >= 1024:
-        return 3
-    return 5 if config.n_layer * config.d_model**2 > 100_000 else VOUCHED_STEPS
 
 
 def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
@@ -97,20 +84,8 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
         # Half the size; what such a model says of a text moves in the fifth digit.
         kept = {key: tensor.half() for key, tensor in tensors.items() if key.startswith("model.")}
         checkpoint.save(folder / f"{name}.safetensors", kept, header)
-    reference = Reference(
-        id=experiment_id,
-        device=environment["device"],
-        threads=environment["threads"],
-        versions={key: environment[key] for key in ("lab", "torch", "python")},
-        date=time.strftime("%Y-%m-%d", time.gmtime(max(run.ended or 0 for run in done))),
-        corpus_sha256=done[0].spec.corpus_sha256,
-        code=code_digest(),
-        rows=rows,
-    )
-    path = paths.REFERENCE / f"{experiment_id}.json"
-    files.write_json(path, asdict(reference))
-    load.cache_clear()
-    return path
+    ended = max(run.ended or 0 for run in done)
+    return _write(experiment_id, rows, environment, ended, done[0].spec.corpus_sha256, code_digest())
 
 
 def write_measurement(
@@ -125,17 +100,30 @@ def write_measurement(
         )
         for name in measurement.variants
     }
+    sha256 = corpus.sha256_of(measurement.corpus_id) if measurement.corpus_id else ""
+    return _write(measurement.id, rows, environment, time.time(), sha256, code="")
+
+
+def _write(
+    known_id: str,
+    rows: dict[str, ReferenceRow],
+    environment: Mapping[str, Any],
+    measured: float,
+    corpus_sha256: str,
+    code: str,
+) -> Path:
+    """measured: when, in seconds since the epoch."""
     reference = Reference(
-        id=measurement.id,
+        id=known_id,
         device=environment["device"],
         threads=environment["threads"],
         versions={key: environment[key] for key in ("lab", "torch", "python")},
-        date=time.strftime("%Y-%m-%d", time.gmtime()),
-        corpus_sha256=corpus.sha256_of(measurement.corpus_id) if measurement.corpus_id else "",
-        code="",
+        date=time.strftime("%Y-%m-%d", time.gmtime(measured)),
+        corpus_sha256=corpus_sha256,
+        code=code,
         rows=rows,
     )
-    path = paths.REFERENCE / f"{measurement.id}.json"
+    path = paths.REFERENCE / f"{known_id}.json"
     files.write_json(path, asdict(reference))
     load.cache_clear()
     return path

@@ -37,10 +37,12 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
 
     Raises whatever stops it; ``main`` turns that into an outcome too.
     """
-    from engine.runs import estimates, measurer
+    from engine.runs import estimates
 
     spec = spec_of((directory / "spec.json").read_text())
     if isinstance(spec, WallSpec):
+        from engine.runs import measurer
+
         return measurer.run(directory, attempt, spec)
     training = prepared(directory, attempt, spec)
     first, began = training.step, time.monotonic()
@@ -54,10 +56,7 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
     state: str = result.state
     reason = result.reason
     if state == "stopped":
-        word = files.stop_requested(directory, attempt)
-        state = "interrupted" if word == "stop" else "cancelled"
-        by = "the lab was closed" if word == "stop" else "by you"
-        reason = f"{by}, at step {result.step:,}"
+        state, reason = stopped(directory, attempt, f"at step {result.step:,}")
     return {
         "state": state,
         "reason": reason,
@@ -65,6 +64,13 @@ def run(directory: Path, attempt: int) -> dict[str, Any]:
         "seconds": result.seconds,
         "measured": result.measured,
     }
+
+
+def stopped(directory: Path, attempt: int, where: str) -> tuple[str, str]:
+    """The state of an attempt that was asked to end, and the reason with how far it had come."""
+    if files.stop_requested(directory, attempt) == "stop":
+        return "interrupted", f"the lab was closed, {where}"
+    return "cancelled", f"by you, {where}"
 
 
 def prepared(directory: Path, attempt: int, spec: RunSpec) -> "Training":
@@ -89,7 +95,7 @@ def prepared(directory: Path, attempt: int, spec: RunSpec) -> "Training":
         device=here.kind,
         save=lambda tensors, header: checkpoint.save(saved, tensors, header),
         keep=lambda tensors, header: checkpoint.save(kept_at(directory, header["step"]), tensors, header),
-        stop=_StopFile(directory, attempt),
+        stop=(directory / f"cancel.{attempt}").exists,
     )
     if saved.exists():
         training.restore(*checkpoint.load(saved))
@@ -135,21 +141,9 @@ def writer_lock(directory: Path) -> FileLock:
     return FileLock(directory / "writer.lock", timeout=10, poll_interval=0.02)
 
 
-class _StopFile:
-    """Callable that tells whether this attempt was asked to end."""
-
-    def __init__(self, directory: Path, attempt: int) -> None:
-        self._path = os.fspath(directory / f"cancel.{attempt}")
-
-    def __call__(self) -> bool:
-        return os.path.exists(self._path)  # noqa: PTH110 - asked every step: the cheap way
-
-
 def _keep_records_up_to(directory: Path, step: int) -> None:
     """Drop what was recorded after the checkpoint: it will be measured again."""
-    kept = [record for record in files.records(directory) if record["step"] <= step]
-    lines = "".join(json.dumps(record) + "\n" for record in kept)
-    files.write_bytes(directory / "metrics.jsonl", lines.encode())
+    files.write_records(directory, (record for record in files.records(directory) if record["step"] <= step))
 
 
 def _keep_weights_up_to(directory: Path, step: int) -> None:

@@ -46,10 +46,8 @@ def describe() -> Device:
     if known is None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):  # the lab's processes start together: one of them asks
-            known = _cached(path)
-            if known is None:
-                known = _ask()
-                files.write_json(path, {**known, "key": _key()})
+            known = _cached(path) or _ask()
+            files.write_json(path, {**known, "key": _key()})
     return Device(**known)
 
 

@@ -17,9 +17,12 @@ reserve                   supervisor   given up to record the outcome on a full 
 import errno
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
+
+from filelock import FileLock, Timeout
 
 RESERVE_BYTES = 64 * 1024
 
@@ -121,6 +124,24 @@ def last_record(directory: Path) -> dict[str, Any]:
             if isinstance(value, dict):
                 return value
     return {}
+
+
+def write_records(directory: Path, kept: Iterable[dict[str, Any]]) -> None:
+    """Replace a run's records, as an attempt begins that measures some of them again."""
+    write_bytes(directory / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds this lock now."""
+    if not path.exists():
+        return False
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return False
 
 
 def disk_is_full(error: OSError) -> bool:

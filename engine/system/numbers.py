@@ -13,7 +13,9 @@ def whole_number(text: str, low: int = 0, high: int = 2**63 - 1) -> int | None:
     return None
 
 
-def check_range(name: str, value: int, low: int, high: int) -> None:
-    """Raises InvalidInput: when a number is out of range; the message gives got and allowed."""
-    if not low <= value <= high:
-        raise InvalidInput(f"{name} is {value:,}; allowed: a whole number from {low:,} to {high:,}.")
+def check_whole(name: str, value: object, low: int, high: int | None = None) -> None:
+    """Raises InvalidInput: when the value is no whole number from ``low`` to ``high``, or up."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= (high or value):
+        upwards = "up" if high is None else f"to {high:,}"
+        got = f"{value:,}" if type(value) is int else repr(value)
+        raise InvalidInput(f"{name} is {got}; allowed: a whole number from {low:,} {upwards}.")

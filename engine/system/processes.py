@@ -46,7 +46,7 @@ def end_marked(name: str, value: str, seconds: float = 1.0) -> bool:
     seconds: after which it gives up on processes that start others as fast. Returns whether there was one.
     """
     found, until = False, time.monotonic() + seconds
-    while left := list(_marked(name, value)):
+    while left := list(marked(name, value)):
         found = True
         for process in left:
             with suppress(psutil.Error):
@@ -57,7 +57,8 @@ def end_marked(name: str, value: str, seconds: float = 1.0) -> bool:
     return found
 
 
-def _marked(name: str, value: str) -> Iterator[psutil.Process]:
+def marked(name: str, value: str) -> Iterator[psutil.Process]:
+    """Every living process that was started with this in its environment."""
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
@@ -91,10 +92,7 @@ class TreeMemory:
 def machine_bytes() -> int:
     """Memory of this machine, or of the container it runs in, in bytes."""
     total = int(psutil.virtual_memory().total)
-    for limit in (
-        Path("/sys/fs/cgroup/memory.max"),
-        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-    ):
+    for limit in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
         with suppress(OSError, ValueError):
             total = min(total, int(limit.read_text()))
     return total

@@ -4,7 +4,8 @@ Shapes: B windows, T context_length, V vocabulary.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -37,6 +38,29 @@ def windows(ids: Tensor, context_length: int) -> Tensor:
     return ids[starts + torch.arange(context_length + 1, device=ids.device)]
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode; afterwards in that of before."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _outputs(model: nn.Module, rows: Tensor, stop: Callable[[], object]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits in eval mode and the tokens that follow, batch by batch. shape: (B, T + 1) -> (b, T, V), (b, T)
+
+    Raises Stopped: when ``stop()`` is true between two batches.
+    """
+    with evaluating(model):
+        for part in rows.split(max(1, TOKENS_A_BATCH // (rows.shape[1] - 1))):
+            if stop():
+                raise Stopped
+            yield model(part[:, :-1]), part[:, 1:]
+
+
 @torch.inference_mode()
 def mean_loss(model: nn.Module, batch: Tensor, stop: Callable[[], object] = lambda: None) -> float:
     """Mean cross-entropy in nats over every position of every window, in eval mode.
@@ -44,16 +68,9 @@ def mean_loss(model: nn.Module, batch: Tensor, stop: Callable[[], object] = lamb
     shape: (B, T + 1) token ids -> a number
     Raises Stopped: when ``stop()`` is true between two batches.
     """
-    training, total = model.training, 0.0
-    model.eval()
-    try:
-        for part in batch.split(max(1, TOKENS_A_BATCH // (batch.shape[1] - 1))):
-            if stop():
-                raise Stopped
-            logits = model(part[:, :-1])
-            total += F.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum").item()
-    finally:
-        model.train(training)
+    total = 0.0
+    for logits, following in _outputs(model, batch, stop):
+        total += F.cross_entropy(logits.flatten(0, 1), following.flatten(), reduction="sum").item()
     return total / batch[:, 1:].numel()
 
 
@@ -66,18 +83,11 @@ def predictions(
     shape: (B, T + 1) token ids -> (B, T), (B, T)
     Raises Stopped: when ``stop()`` is true between two batches.
     """
-    training, found = model.training, list[tuple[Tensor, Tensor]]()
-    model.eval()
-    try:
-        for part in rows.split(max(1, TOKENS_A_BATCH // (rows.shape[1] - 1))):
-            if stop():
-                raise Stopped
-            logits = model(part[:, :-1])
-            losses = F.cross_entropy(logits.transpose(1, 2), part[:, 1:], reduction="none")
-            found.append((losses, logits.argmax(dim=-1)))
-    finally:
-        model.train(training)
-    return torch.cat([losses for losses, _ in found]), torch.cat([likeliest for _, likeliest in found])
+    losses, likeliest = list[Tensor](), list[Tensor]()
+    for logits, following in _outputs(model, rows, stop):
+        losses.append(F.cross_entropy(logits.transpose(1, 2), following, reduction="none"))
+        likeliest.append(logits.argmax(dim=-1))
+    return torch.cat(losses), torch.cat(likeliest)
 
 
 @dataclass(frozen=True)
@@ -110,14 +120,12 @@ def attention_statistics(model: Transformer, ids: Tensor) -> AttentionStatistics
     hooks = [
         mixer.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0])) for mixer in mixers
     ]
-    training = model.training
-    model.eval()
-    try:
-        model.residual(ids)
-    finally:
-        model.train(training)
-        for hook in hooks:
-            hook.remove()
+    with evaluating(model):
+        try:
+            model.residual(ids)
+        finally:
+            for hook in hooks:
+                hook.remove()
     looks = list(zip(mixers, inputs, strict=True))
     seen = torch.ones(T, T, dtype=torch.bool, device=ids.device)
     seen = (seen.tril() if mixers[0].causal else seen)[1:]

@@ -91,7 +91,7 @@ class Training:
                     return
                 if self.step % self.budget.checkpoint_every == 0 and self.step < self.budget.steps:
                     self._save()
-            measured = self._final_figures()
+            measured = self.task.final(self.model, self.evaluated or self._evaluate(), self.stop)
         except Stopped:
             self._save()
             self.result = Result("stopped", self.step, f"stopped at step {self.step:,}")
@@ -164,8 +164,8 @@ class Training:
         return found
 
     def _diverge(self, step: int, loss: float, record: Record) -> Record:
-        what = f"loss is {loss:.3g} nats" if math.isfinite(loss) else f"loss is {_name(loss)}"
-        self.result = Result("diverged", step, f"diverged at step {step:,}: {what}", self.seconds)
+        value = f"{loss:.3g} nats" if math.isfinite(loss) else "NaN" if math.isnan(loss) else "infinite"
+        self.result = Result("diverged", step, f"diverged at step {step:,}: loss is {value}", self.seconds)
         self.result.measured = dict.fromkeys(self.task.figures)
         return self._record(record) | {"step": step}
 
@@ -193,23 +193,17 @@ class Training:
             self.evaluated |= {name: finite(value) for name, value in vars(attention).items()}
         return self.evaluated
 
-    def _final_figures(self) -> dict[str, float | None]:
-        return self.task.final(self.model, self.evaluated or self._evaluate(), self.stop)
-
     def advance(self) -> Tensor:
         """One step. Returns its loss, still on the device; the gradients stay until the next step."""
         if self.step < self.budget.warmup_steps:
-            self._set_learning_rate((self.step + 1) / self.budget.warmup_steps)
+            for group in self.optimizer.param_groups:
+                group["lr"] = (self.step + 1) / self.budget.warmup_steps * self.budget.learning_rate
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._loss(self.task.batch(self.batches, self.budget.batch_size))
         loss.backward()
         self.optimizer.step()
         self.step += 1
         return loss.detach()
-
-    def _set_learning_rate(self, share: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = share * self.budget.learning_rate
 
     def _loss(self, ids: Tensor) -> Tensor:
         """Mean cross-entropy in nats. (Apart, so that no name keeps the logits alive.)"""
@@ -252,7 +246,3 @@ def block_gradient_norms(model: Transformer) -> list[float | None]:
         if held := [grad for grad in grads if grad is not None]:
             norms.append(torch.nn.utils.get_total_norm(held))
     return [finite(norm) for norm in torch.stack(norms).tolist()] if norms else []
-
-
-def _name(value: float) -> str:
-    return "NaN" if math.isnan(value) else "infinite"

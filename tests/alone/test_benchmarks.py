@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ from engine.runs.nursery import Nursery
 from engine.system import device, paths
 from engine.system.cores import usable_cores
 from engine.system.processes import MALLOC
-from tests import trainers
+from tests.serving import until
 from tests.test_cli import assert_refused, cli, strict
 
 SMALL = ("--layers", "1", "--batch", "2", "--threads", "1", "--rounds", "2")
@@ -212,22 +211,22 @@ def test_slices_are_windows_of_the_text_and_what_follows(task):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--layers", "1,0"), ["layers are '1,0'; allowed: whole numbers from 1 to 1,000"]),
-        (("--layers", "1,1"), ["layers are '1,1'", "each once"]),
-        (("--layers", ""), ["layers are ''"]),
-        (("--layers", "1.5"), ["layers are '1.5'"]),
-        (("--batch", "0"), ["batch is 0; allowed: a whole number from 1 to 65,536."]),
-        (("--threads", "9999"), ["threads is 9,999; allowed: a whole number from 1 to "]),
-        (("--rounds", "0"), ["rounds is 0; allowed: a whole number from 1 to 10,000."]),
-        (("--rounds", "two"), ["argument --rounds: invalid int value: 'two'", "bench train --help"]),
+        (("train", *SMALL, "--layers", "1,0"), "layers are '1,0'; allowed: whole numbers from 1 to 1,000"),
+        (("train", *SMALL, "--layers", "1,1"), "layers are '1,1'; allowed: whole numbers from 1 to 1,000"),
+        (("train", *SMALL, "--layers", ""), "layers are ''"),
+        (("train", *SMALL, "--layers", "1.5"), "layers are '1.5'"),
+        (("train", *SMALL, "--batch", "0"), "batch is 0; allowed: a whole number from 1 to 65,536."),
+        (("train", *SMALL, "--threads", "9999"), "threads is 9,999; allowed: a whole number from 1 to "),
+        (("train", *SMALL, "--rounds", "0"), "rounds is 0; allowed: a whole number from 1 to 10,000."),
+        (("train", *SMALL, "--rounds", "two"), "argument --rounds: invalid int value: 'two'"),
+        (("train", *SMALL, "--peer", "/none"), "which is no folder; allowed: a checkout of nanoGPT"),
+        (("sweep", "--runs", "0"), "runs is 0; allowed: a whole number from 1 to 1,000."),
+        (("sweep", "--steps", "0"), "steps is 0; allowed: a whole number from 1 to 10,000,000."),
+        ((), "required: BENCHMARK"),
     ],
 )
-def test_a_number_out_of_range_is_refused_in_a_sentence(arguments, said):
-    assert_refused(*cli("bench", "train", *SMALL, *arguments), *said)
-
-
-def test_which_benchmark_must_be_said():
-    assert_refused(*cli("bench"), "required: BENCHMARK", "python -m engine bench --help")
+def test_what_is_out_of_range_is_refused_in_a_sentence(one_thread, arguments, said):
+    assert_refused(*cli("bench", *arguments), said)
 
 
 @pytest.mark.parametrize(
@@ -253,11 +252,6 @@ def test_a_peer_that_cannot_be_measured_is_refused_in_a_sentence(one_thread, tmp
     assert said in str(refused.value)
     assert str(tmp_path) in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_a_peer_that_is_no_folder_is_refused(one_thread, tmp_path):
-    said = ["which is no folder; allowed: a checkout of nanoGPT"]
-    assert_refused(*cli("bench", "train", *SMALL, "--peer", tmp_path / "none"), *said)
 
 
 def test_only_the_command_itself_is_started_again(monkeypatch):
@@ -289,7 +283,7 @@ def tiny_runs(tiny_corpus, tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_a_sweep_is_timed_at_once_and_one_after_another(tiny_runs, home, monkeypatch):
-    quick = [sys.executable, str(Path(trainers.__file__)), "quick"]  # one after another is slow: no torch
+    quick = [sys.executable, "-m", "tests.trainers", "quick"]  # one after another is slow: no torch
     ways = {(2, 1): LocalEngine(2), (1, usable_cores()): LocalEngine(1, trainer=quick)}
     monkeypatch.setattr(sweep, "ways", lambda: ways)
     code, out, err = cli("bench", "sweep", "--runs", "2", "--steps", "3", "--json")
@@ -342,17 +336,6 @@ def test_a_failed_run_is_told_and_no_time_is_printed(tiny_runs, monkeypatch):
     assert list(tiny_runs.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "said"),
-    [
-        ("--runs", "0", "runs is 0; allowed: a whole number from 1 to 1,000."),
-        ("--steps", "0", "steps is 0; allowed: a whole number from 1 to 10,000,000."),
-    ],
-)
-def test_a_sweep_of_nothing_is_refused(option, value, said):
-    assert_refused(*cli("bench", "sweep", option, value), said)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
 def test_ctrl_c_ends_the_runs_and_leaves_nothing(home, tmp_path):
     folder = tmp_path / "temporary"
@@ -366,7 +349,7 @@ def test_ctrl_c_ends_the_runs_and_leaves_nothing(home, tmp_path):
         text=True,
     )
     try:
-        until(lambda: list(folder.glob("*/*/metrics.jsonl")))
+        until(lambda: list(folder.glob("*/*/metrics.jsonl")), 60, "no run trains")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     finally:
@@ -374,14 +357,7 @@ def test_ctrl_c_ends_the_runs_and_leaves_nothing(home, tmp_path):
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
     assert list(folder.iterdir()) == []
-    until(lambda: not working_in(folder))
-
-
-def until(true, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: not working_in(folder), 60, lambda: working_in(folder))
 
 
 def working_in(folder: Path):

@@ -51,9 +51,7 @@ def chosen(page):
         ("qkv", "?sentence=the+king+is+dead&stages=raw,weights&row=2"),
         ("parity", "?precision=float64&mask=none&scale=width&largest=1e-5&wrong=no-scale"),
         pytest.param(
-            "mask",
-            "?times=10&causal=none&draw=7&size=5000&best=unmasked&seeds=0,1,2",
-            marks=pytest.mark.full,
+            "mask", "?times=10&causal=none&draw=7&size=5000&best=unmasked&seeds=0,1,2", marks=pytest.mark.full
         ),
         pytest.param(
             "scaling", "?width=256&helps=256&frozen=most&pairs=1000&widest=256", marks=pytest.mark.full

@@ -1,6 +1,5 @@
 """Chaos and load on the run engine: random faults by seed, then everything must still come out right."""
 
-import os
 import random
 import signal
 import subprocess
@@ -11,10 +10,9 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from engine.runs.nursery import FORKS
 from engine.runs.store import ACTIVE, RESUMABLE, Store
 from engine.system import files, paths
-from tests.processes.test_faults import TRAINERS, spec
+from tests.processes.test_faults import TRAINERS, WAYS, at_work, spec
 from tests.serving import until
 from tests.test_store import FakeEngine
 
@@ -26,7 +24,7 @@ from engine.runs.dispatcher import Dispatcher
 from engine.runs.local import LocalEngine
 from engine.runs.nursery import Nursery
 from engine.runs.store import Store
-trainer = [sys.executable, {str(TRAINERS)!r}, "counter"]
+trainer = [*{TRAINERS!r}, "counter"]
 nursery = Nursery([*trainer, "nursery"]) if "forked" in sys.argv else None
 engine = LocalEngine({SLOTS}, trainer, nursery=nursery)
 with Dispatcher(Store(), engine) as dispatcher:
@@ -39,14 +37,12 @@ with Dispatcher(Store(), engine) as dispatcher:
 class Chaos:
     """A data folder, a dispatcher that gets killed, and the dice."""
 
-    def __init__(self, home, seed, way):
-        self.home, self.dice, self.store, self.way = home, random.Random(seed), Store(), way
+    def __init__(self, seed, way):
+        self.dice, self.store, self.way = random.Random(seed), Store(), way
         self.dispatcher = self.start()
 
     def start(self):
-        environment = {**os.environ, "ATTENTION_LAB_HOME": str(self.home)}
-        command = [sys.executable, "-c", DISPATCHER, self.way]
-        return subprocess.Popen(command, cwd=paths.ROOT, env=environment)
+        return subprocess.Popen([sys.executable, "-c", DISPATCHER, self.way], cwd=paths.ROOT)
 
     def kill_dispatcher(self):
         self.dispatcher.kill()
@@ -67,16 +63,10 @@ class Chaos:
                 with suppress(psutil.NoSuchProcess):
                     psutil.Process(pids[who]).send_signal(signal.SIGKILL)
 
-    def cancel(self):
-        self.store.cancel(self.dice.choice(self.store.runs()).id)
-
-    def resume(self):
-        self.store.resume(self.dice.choice(self.store.runs()).id)
-
     def once(self):
         faults = [
-            (self.cancel, 2),
-            (self.resume, 6),
+            (lambda: self.store.cancel(self.dice.choice(self.store.runs()).id), 2),
+            (lambda: self.store.resume(self.dice.choice(self.store.runs()).id), 6),
             (lambda: self.kill("trainer"), 3),
             (lambda: self.kill("supervisor"), 3),
             (self.kill_dispatcher, 1),
@@ -85,18 +75,9 @@ class Chaos:
         calls, weights = zip(*faults, strict=True)
         self.dice.choices(calls, weights)[0]()
 
-    def processes(self):
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                ours = process.environ().get("ATTENTION_LAB_HOME") == str(self.home)
-                if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(" ".join(process.cmdline()))
-        return found
-
 
 def chaos(seed, home, faults, way):
-    here = Chaos(home, seed, way)
+    here = Chaos(seed, way)
     try:
         here.store.submit([spec(number) for number in range(RUNS)])
         for _ in range(faults):
@@ -121,33 +102,17 @@ def chaos(seed, home, faults, way):
     finally:
         here.dispatcher.kill()
         here.dispatcher.wait()
-    until(lambda: not here.processes(), 2, here.processes)
+    until(lambda: not at_work(home), 2, lambda: at_work(home))
     return max(run.attempt for run in here.store.runs())
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "HOME", tmp_path)
-    monkeypatch.setattr(paths, "DATA", tmp_path / "data")
-    monkeypatch.setattr(paths, "RUNS", tmp_path / "checkpoints" / "runs")
-    return tmp_path
-
-
-# Forked from a nursery, which is killed as well, and plainly.
-WAYS = ["forked", "plain"] if FORKS else ["plain"]
+MANY = [pytest.param(seed, 150, marks=pytest.mark.full) for seed in range(2, 22)]
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_after_random_faults_every_run_ends_whole(home, seed, way):
-    assert chaos(seed, home, faults=40, way=way) > 1
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", range(2, 22))
-def test_after_many_random_faults_every_run_ends_whole(home, seed, way):
-    assert chaos(seed, home, faults=150, way=way) > 1
+@pytest.mark.parametrize(("seed", "faults"), [(0, 40), (1, 40), *MANY])
+def test_after_random_faults_every_run_ends_whole(home, seed, faults, way):
+    assert chaos(seed, home, faults, way) > 1
 
 
 def load(users, runs_each):

@@ -1,7 +1,8 @@
 """What a run's processes can suffer, each fault for real: real processes, real signals, a real disk.
 
 Every test drives the dispatcher that ships over the local engine that ships; only the trainer is one of
-``tests/trainers.py``. A run is launched both ways: forked from a nursery, and plainly.
+``tests/trainers.py``. Where it could matter how a run is launched, that is done both ways: forked from a
+nursery, and plainly.
 """
 
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -22,16 +24,18 @@ from engine.data import corpus
 from engine.models.config import ModelConfig
 from engine.runs.dispatcher import Dispatcher
 from engine.runs.local import LocalEngine
-from engine.runs.nursery import FORKS, TRAINER, Nursery, Supervisor
+from engine.runs.nursery import COMMAND, FORKS, TRAINER, Nursery, Supervisor
 from engine.runs.spec import RunSpec
 from engine.runs.store import Store
 from engine.system import files, paths
+from engine.system.processes import marked
 from engine.training import checkpoint
-from tests import trainers
+from tests.serving import kill, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-TRAINERS = Path(trainers.__file__)
+TRAINERS = (sys.executable, "-m", "tests.trainers")
 CONFIG = ModelConfig(d_model=8, mixer="average", connection="add")
+BUDGET = Budget(steps=1, batch_size=1, context_length=8, evaluate_every=10_000_000)
 ROOT = paths.ROOT
 
 
@@ -41,38 +45,33 @@ def spec(seed=0, steps=100_000, checkpoint_every=20):
         variant="average-added",
         budget_name="quick",
         config=CONFIG,
-        budget=Budget(
-            steps=steps,
-            batch_size=1,
-            context_length=8,
-            evaluate_every=10_000_000,
-            checkpoint_every=checkpoint_every,
-        ),
+        budget=replace(BUDGET, steps=steps, checkpoint_every=checkpoint_every),
         corpus="python-reference",
         corpus_sha256=corpus.sha256_of("python-reference"),
         seed=seed,
     )
 
 
+WAYS = ["forked", "plain"] if FORKS else ["plain"]
+
+
 class Lab:
     """A data folder with a dispatcher that ticks while a test waits.
 
-    forks: whether its runs are forked from a nursery.
+    way: whether its runs are forked from a nursery, given to a spare supervisor or launched plainly.
     """
 
-    def __init__(self, mode, slots=1, memory_bytes=None, forks=FORKS):
-        self.store = Store()
+    def __init__(self, mode, slots=1, memory_bytes=None, way=WAYS[0]):
+        trainer: tuple[str, ...] = (*TRAINERS, mode)
+        nursery: tuple[str, ...] = (*trainer, "nursery")
         if mode == "real":
-            trainer, nursery = TRAINER, Nursery()
+            trainer, nursery = TRAINER, COMMAND
         elif mode.startswith("wall-"):  # the real one, but for the workers of a memory wall
-            trainer = (sys.executable, str(TRAINERS.with_name("wall_trainer.py")), mode.removeprefix("wall-"))
-            nursery = None  # what is carried out alone is launched plainly
-        else:
-            trainer = (sys.executable, str(TRAINERS), mode)
-            nursery = Nursery([*trainer, "nursery"])
-        self.engine = LocalEngine(slots, trainer, memory_bytes, nursery)
-        if not forks:
-            self.engine._nursery = None
+            trainer = (sys.executable, "-m", "tests.wall_trainer", mode.removeprefix("wall-"))
+            way = "plain"  # as whatever is carried out alone
+        self.store = Store()
+        self.engine = LocalEngine(slots, trainer, memory_bytes)
+        self.engine._nursery = None if way == "plain" else Nursery(nursery, forks=way == "forked")
         self.dispatcher = Dispatcher(self.store, self.engine)
 
     def forked(self, run_id):
@@ -88,7 +87,8 @@ class Lab:
         began = time.monotonic()
         while not condition():
             if time.monotonic() - began > seconds:
-                raise AssertionError(f"not within {seconds} s; {self.rows()}")
+                rows = [(run.id, run.state, run.reason) for run in self.store.entries()]
+                raise AssertionError(f"not within {seconds} s; {rows}")
             self.dispatcher.tick()
             time.sleep(0.02)
         return time.monotonic() - began
@@ -101,9 +101,7 @@ class Lab:
         return self.get(run_id).state
 
     def get(self, run_id):
-        run = self.store.get(run_id)
-        assert run is not None
-        return run
+        return self.store.get(run_id)
 
     def folder(self, run_id):
         return self.store.directory(run_id)
@@ -117,19 +115,14 @@ class Lab:
     def step(self, run_id):
         return files.last_record(self.folder(run_id)).get("step", 0)
 
-    def rows(self):
-        return [(run.id, run.state, run.reason) for run in self.store.entries()]
 
-
-@pytest.fixture(params=["forked", "plain"] if FORKS else ["plain"])
-def lab(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "HOME", tmp_path)
-    monkeypatch.setattr(paths, "DATA", tmp_path / "data")
-    monkeypatch.setattr(paths, "RUNS", tmp_path / "checkpoints" / "runs")
-    made = []
+@pytest.fixture
+def lab(request, home):
+    """Makes labs that launch runs as this system does, or as the test says; nothing outlives the test."""
+    made, way = [], getattr(request, "param", WAYS[0])
 
     def make(mode="real", **options):
-        one = Lab(mode, forks=request.param == "forked", **options)
+        one = Lab(mode, **{"way": way, **options})
         one.dispatcher.__enter__()
         made.append(one)
         return one
@@ -138,9 +131,17 @@ def lab(request, tmp_path, monkeypatch):
     for one in made:
         for run in one.store.entries(states=("starting", "running")):
             for who in ("supervisor", "trainer"):
-                if psutil.pid_exists(pid := one.pid(run.id, who)):
-                    os.kill(pid, signal.SIGKILL)
+                kill(one.pid(run.id, who))
         one.dispatcher.__exit__()
+    until(lambda: not at_work(home), 30, lambda: at_work(home))  # a spare trainer has to import torch first
+
+
+both_ways = pytest.mark.parametrize("lab", WAYS, indirect=True)
+
+
+def at_work(home):
+    """The processes, but this one, that work on a data folder."""
+    return list(marked("ATTENTION_LAB_HOME", str(home)))
 
 
 def gone(pid):
@@ -150,41 +151,48 @@ def gone(pid):
         return True
 
 
+@both_ways
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [
         ("exit-3", "the trainer exited with code 3"),
         ("segfault", "the trainer crashed: segmentation fault (SIGSEGV)"),
+        ("sleep", "the trainer was killed from outside (SIGKILL)"),
     ],
 )
-def test_a_trainer_that_dies_fails_alone_and_the_next_one_starts(lab, mode, reason):
+def test_a_trainer_that_dies_fails_alone_and_is_named_within_a_second_and_the_next_one_starts(
+    lab, mode, reason
+):
     here = lab(mode)
     first, second = here.submit(spec(0), spec(1))
     here.began(first)
+    assert here.forked(first) == (here.engine._nursery is not None)
+    if mode == "sleep":
+        os.kill(here.pid(first, "trainer"), signal.SIGKILL)
     assert here.until(lambda: here.state(first) == "failed", 5) < 1.0
     assert here.get(first).reason == reason
     here.began(second)
 
 
-def test_memory_error_is_named(lab):
-    here = lab("memory-error")
+@pytest.mark.parametrize(
+    ("mode", "reason", "error"),
+    [
+        ("memory-error", "out of memory: cannot allocate 17179869184 bytes", "MemoryError"),
+        pytest.param(
+            *("full-disk", "disk full: No space left on device", "OSError"),
+            marks=pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full"),
+        ),
+    ],
+)
+def test_what_stops_training_is_the_reason_and_stands_in_the_log(lab, mode, reason, error):
+    here = lab(mode)
     (run,) = here.submit(spec())
     here.until(lambda: here.state(run) == "failed", 30)
-    assert here.get(run).reason == "out of memory: cannot allocate 17179869184 bytes"
-    assert "MemoryError" in (here.folder(run) / "log.txt").read_text()
+    assert here.get(run).reason == reason
+    assert error in (here.folder(run) / "log.txt").read_text()
 
 
-def test_a_killed_trainer_is_named_within_a_second(lab):
-    here = lab("sleep")
-    first, second = here.submit(spec(0), spec(1))
-    here.began(first)
-    assert here.forked(first) == (here.engine._nursery is not None)
-    os.kill(here.pid(first, "trainer"), signal.SIGKILL)
-    assert here.until(lambda: here.state(first) == "failed", 5) < 1.0
-    assert here.get(first).reason == "the trainer was killed from outside (SIGKILL)"
-    here.began(second)
-
-
+@both_ways
 def test_the_memory_cap_ends_a_hog(lab):
     here = lab("hog", memory_bytes=200_000_000)
     first, second = here.submit(spec(0), spec(1))
@@ -204,6 +212,7 @@ def test_cooperative_cancel_within_a_second_keeps_the_checkpoint(lab):
     assert header["step"] >= 10
 
 
+@both_ways
 def test_a_stuck_trainer_is_cancelled_within_two_seconds(lab):
     here = lab("stuck")
     (run,) = here.submit(spec())
@@ -213,6 +222,7 @@ def test_a_stuck_trainer_is_cancelled_within_two_seconds(lab):
     assert gone(files.read_json(here.folder(run) / "pid.1.json")["trainer"])
 
 
+@both_ways
 def test_cancel_takes_the_trainers_own_children_along(lab):
     here = lab("child")
     (run,) = here.submit(spec())
@@ -231,6 +241,7 @@ def test_a_queued_run_is_cancelled_at_once(lab):
     assert here.state(second) == "cancelled"  # without a tick
 
 
+@both_ways
 def test_supervisor_killed_ends_the_trainer_and_resume_loses_at_most_one_checkpoint(lab):
     here = lab("slow")
     (run,) = here.submit(spec(steps=200))
@@ -283,14 +294,6 @@ def test_a_newer_attempt_ends_the_older_one(lab):
     (here.folder(run) / "claim.2").touch()
     here.until(lambda: here.state(run) == "failed", 5)
     assert here.get(run).reason == "superseded by a newer attempt"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_fails_with_its_reason(lab):
-    here = lab("full-disk")
-    (run,) = here.submit(spec())
-    here.until(lambda: here.state(run) == "failed", 30)
-    assert here.get(run).reason == "disk full: No space left on device"
 
 
 FULL = """
@@ -373,52 +376,45 @@ def test_killed_in_the_middle_of_a_checkpoint_write_50_times_it_always_loads(tmp
 
 def test_a_killed_dispatcher_leaves_training_and_the_next_one_adopts_it(home):
     store = Store()
-    environment = {**os.environ, "ATTENTION_LAB_SLOTS": "1"}
     command = [sys.executable, "-m", "engine.runs.dispatcher"]
+    environment = {**os.environ, "ATTENTION_LAB_SLOTS": "1"}
 
     def start():
         return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
 
-    def until(condition, seconds):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, [(r.state, r.reason) for r in store.runs()]
-            time.sleep(0.02)
+    def step(run_id=1):
+        return files.last_record(store.directory(run_id)).get("step", 0)
+
+    def trains_on():
+        before = step()
+        until(lambda: step() > before, 10, store.runs)
 
     first = start()
     try:
         store.submit([spec()])
-        folder = store.directory(1)
-        until(lambda: files.last_record(folder).get("step", 0) >= 10, 40)
+        until(lambda: step() >= 10, 40, store.runs)
         (nursery,) = psutil.Process(first.pid).children() if FORKS else (None,)
         second = start()
         assert second.wait(20) == 3
-        assert second.stderr is not None
         complaint = second.stderr.read()
         assert "another dispatcher already serves" in complaint
         assert "Traceback" not in complaint
 
         first.kill()
         first.wait()
-        before = files.last_record(folder)["step"]
-        until(lambda: files.last_record(folder)["step"] > before, 10)  # nobody dispatches, it trains
-        until(lambda: nursery is None or gone(nursery.pid), 2)
+        trains_on()  # nobody dispatches
+        until(lambda: nursery is None or gone(nursery.pid), 2, "the nursery stays")
         first = start()
         time.sleep(1.0)
-        run = store.get(1)
-        assert run is not None
-        assert (run.state, run.attempt) == ("running", 1)
-        before = files.last_record(folder)["step"]
-        until(lambda: files.last_record(folder)["step"] > before, 10)
+        assert (store.get(1).state, store.get(1).attempt) == ("running", 1)
+        trains_on()
         store.cancel(1)
-        until(lambda: store.get(1).state == "cancelled", 2)  # the new one rules it
+        until(lambda: store.get(1).state == "cancelled", 2, store.runs)  # the new one rules it
         store.submit([spec(1)])
-        until(lambda: files.last_record(store.directory(2)).get("step", 0) >= 10, 40)
+        until(lambda: step(2) >= 10, 40, store.runs)
     finally:
         first.send_signal(signal.SIGTERM)  # as Ctrl-C: runs save and end first
         first.wait(20)
-    stopped = store.get(2)
-    assert stopped is not None
-    assert stopped.state == "interrupted"
-    assert stopped.reason.startswith("the lab was closed, at step ")
+    assert store.get(2).state == "interrupted"
+    assert store.get(2).reason.startswith("the lab was closed, at step ")
     assert checkpoint.load(store.directory(2) / "checkpoint.safetensors")[1]["step"] >= 10

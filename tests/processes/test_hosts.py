@@ -2,6 +2,7 @@
 
 import http.client
 import tomllib
+from itertools import product
 
 import pytest
 
@@ -9,27 +10,16 @@ from engine.system import paths
 from lab.__main__ import OWN_HOSTS, _hosts
 from tests.serving import serve
 
-PATHS = (
-    "/",
-    "/averages",
-    "/_stcore/health",
-    "/_stcore/host-config",
-    "/_stcore/upload_file/a/b",
-    "/_stcore/stream",
-)
+STCORE = ("health", "host-config", "upload_file/a/b", "stream")
+PATHS = ("/", "/averages", *(f"/_stcore/{name}" for name in STCORE))
 WEBSOCKET = {
     "Connection": "Upgrade",
     "Upgrade": "websocket",
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
 }
-FOREIGN = (
-    "stranger.example",
-    "localhost.stranger.example",
-    "127.0.0.1.stranger.example",
-    "192.168.0.7",
-    "2130706433",
-)
+STRANGER = "stranger.example"
+FOREIGN = (STRANGER, f"localhost.{STRANGER}", f"127.0.0.1.{STRANGER}", "192.168.0.7", "2130706433")
 
 
 @pytest.fixture(scope="module")
@@ -71,21 +61,9 @@ def test_another_host_is_refused_whatever_is_asked(ask, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_of_another_host_is_refused_at_ours(ask, path):
-    names = [
-        f"{scheme}://{host}{port}"
-        for scheme in ("http", "https")
-        for host in FOREIGN
-        for port in ("", ":PORT")
-    ]
-    for origin in (
-        *names,
-        "null",
-        "file://",
-        "localhost",
-        "http://localhost@stranger.example",
-        "http://[",
-        "",
-    ):
+    names = map("".join, product(("http://", "https://"), FOREIGN, ("", ":PORT")))
+    odd = ("null", "file://", "localhost", "http://localhost@stranger.example", "http://[", "")
+    for origin in (*names, *odd):
         assert ask(path, ("Host", "localhost:PORT"), ("Origin", origin)) == 403, origin
 
 

@@ -71,6 +71,7 @@ def test_nothing_starts_beside_it_and_a_cancel_takes_less_than_two_seconds(lab):
     here.store.cancel(wall)
     assert here.until(lambda: here.state(wall) == "cancelled", 5) < 2.0
     assert here.get(wall).reason == "by you, after 0 rows"
+    assert rows(here, wall) == [(64, "fused", "cancelled")]
     assert all(map(gone, left))
     here.until(lambda: here.state(training) == here.state(other) == "running", 20)
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 
 import psutil
 import pytest
@@ -11,47 +10,15 @@ import torch
 from filelock import FileLock
 
 from engine.runs import nursery
-from engine.runs.nursery import COMMAND, FORKS, Nursery
+from engine.runs.nursery import FORKS
 from engine.system import files, paths
 from engine.training import checkpoint
-from tests.processes.test_faults import Lab, gone, spec
+from tests.processes import test_faults
+from tests.processes.test_faults import gone, spec
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+lab = test_faults.lab
 linux = pytest.mark.skipif(not FORKS, reason="nothing forks here")
-
-
-@pytest.fixture
-def make(home):
-    """Makes a lab; what it started is gone after the test."""
-    made = []
-
-    def start(mode="real", spare=False, **options):
-        here = Lab(mode, **options)
-        if spare:
-            here.engine._nursery = Nursery(COMMAND, forks=False)
-        here.dispatcher.__enter__()
-        made.append(here)
-        return here
-
-    yield start
-    for here in made:
-        here.dispatcher.stop_runs()
-        here.dispatcher.__exit__()
-    deadline = time.monotonic() + 20  # a spare trainer notices when it has imported torch
-    while left := ours(home):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
-
-
-def ours(home):
-    """The command lines of all processes but this one that work on a data folder."""
-    found = []
-    for process in psutil.process_iter(["environ", "cmdline", "status"]):
-        environment = process.info["environ"] or {}
-        alive = process.info["status"] != psutil.STATUS_ZOMBIE
-        if alive and environment.get("ATTENTION_LAB_HOME") == str(home) and process.pid != os.getpid():
-            found.append(process.info["cmdline"])
-    return found
 
 
 def nursery_of(here):
@@ -59,6 +26,14 @@ def nursery_of(here):
     here.until(lambda: here.engine.capacity(), 60)
     assert here.engine._nursery._is_ready_or_gone()
     return here.engine._nursery._process.pid
+
+
+def spare_of(here):
+    """The spare supervisor, which has begun to warm up its trainer."""
+    here.dispatcher.tick()
+    spare = psutil.Process(here.engine._nursery._process.pid)
+    here.until(spare.children, 20)
+    return spare
 
 
 def started(here, *specs):
@@ -70,20 +45,18 @@ def started(here, *specs):
 
 
 @linux
-def test_a_forked_run_a_spare_one_and_a_plain_one_train_the_same_bits(make):
+def test_a_forked_run_a_spare_one_and_a_plain_one_train_the_same_bits(lab):
     results = []
-    for options in ({"forks": True}, {"forks": False}, {"spare": True}):
-        here = make(**options)
-        if options.get("spare"):
-            here.dispatcher.tick()
-            spare = psutil.Process(here.engine._nursery._process.pid)
-            here.until(lambda spare=spare: spare.children(), 20)
-        if options.get("forks"):
+    for way in ("forked", "plain", "spare"):
+        here = lab(way=way)
+        if way == "forked":
             nursery_of(here)
+        elif way == "spare":
+            spare = spare_of(here)
         (run,) = here.submit(spec(steps=60))
         here.until(lambda here=here, run=run: here.state(run) != "queued", 60)
-        assert here.forked(run) == options.get("forks", False)
-        if options.get("spare"):
+        assert here.forked(run) == (way == "forked")
+        if way == "spare":
             assert here.pid(run, "supervisor") == spare.pid
         here.until(lambda here=here, run=run: here.state(run) == "done", 60)
         tensors, _ = checkpoint.load(here.folder(run) / "checkpoint.safetensors")
@@ -97,8 +70,8 @@ def test_a_forked_run_a_spare_one_and_a_plain_one_train_the_same_bits(make):
 
 
 @linux
-def test_the_nursery_killed_harms_no_run_and_the_next_two_start(make):
-    here = make("sleep", slots=3)
+def test_the_nursery_killed_harms_no_run_and_the_next_two_start(lab):
+    here = lab("sleep", slots=3)
     pid = nursery_of(here)
     (first,) = started(here, spec(0))
     assert here.forked(first)
@@ -116,24 +89,15 @@ def test_the_nursery_killed_harms_no_run_and_the_next_two_start(make):
 
 
 @linux
-def test_a_nursery_that_does_not_answer_is_replaced(make):
-    here = make("sleep", slots=2)
+@pytest.mark.parametrize("change", ["it hangs", "other code", "another folder"])
+def test_a_nursery_that_hangs_or_is_of_other_code_or_folder_forks_nothing_and_is_replaced(
+    lab, monkeypatch, change
+):
+    here = lab("sleep", slots=2)
     pid = nursery_of(here)
-    os.kill(pid, signal.SIGSTOP)
-    (first,) = started(here, spec(0))
-    assert not here.forked(first)
-    assert gone(pid)
-    nursery_of(here)
-    (second,) = started(here, spec(1))
-    assert here.forked(second)
-
-
-@linux
-@pytest.mark.parametrize("change", ["code", "home"])
-def test_a_nursery_of_other_code_or_of_another_folder_forks_nothing(make, monkeypatch, change):
-    here = make("sleep", slots=2)
-    pid = nursery_of(here)
-    if change == "code":
+    if change == "it hangs":
+        os.kill(pid, signal.SIGSTOP)
+    elif change == "other code":
         version = nursery._version
         monkeypatch.setattr(nursery, "_version", lambda environment: (version(environment), "edited"))
     else:
@@ -147,8 +111,8 @@ def test_a_nursery_of_other_code_or_of_another_folder_forks_nothing(make, monkey
 
 
 @linux
-def test_nobody_but_the_supervisor_holds_its_lock_and_the_nursery_holds_no_file(make):
-    here = make("sleep")
+def test_nobody_but_the_supervisor_holds_its_lock_and_the_nursery_holds_no_file(lab):
+    here = lab("sleep")
     pid = nursery_of(here)
     (run,) = started(here, spec(0))
     assert psutil.Process(pid).open_files() == []
@@ -162,8 +126,8 @@ def test_nobody_but_the_supervisor_holds_its_lock_and_the_nursery_holds_no_file(
 
 
 @linux
-def test_a_run_that_comes_while_the_first_nursery_imports_torch_waits_and_can_be_cancelled(make):
-    here = make("slow")
+def test_a_run_that_comes_while_the_first_nursery_imports_torch_waits_and_can_be_cancelled(lab):
+    here = lab("slow")
     (run,) = here.submit(spec(0))
     here.dispatcher.tick()
     assert here.state(run) == "queued"
@@ -171,12 +135,9 @@ def test_a_run_that_comes_while_the_first_nursery_imports_torch_waits_and_can_be
     assert here.state(run) == "cancelled"
 
 
-def test_a_spare_trainer_that_was_killed_is_replaced_by_a_plain_one(make):
-    here = make(spare=True)
-    here.dispatcher.tick()
-    spare = psutil.Process(here.engine._nursery._process.pid)
-    here.until(spare.children, 20)
-    spare.children()[0].kill()
+def test_a_spare_trainer_that_was_killed_is_replaced_by_a_plain_one(lab):
+    here = lab(way="spare")
+    spare_of(here).children()[0].kill()
     (run,) = here.submit(spec(steps=20))
     here.until(lambda: here.state(run) == "done", 60)
 

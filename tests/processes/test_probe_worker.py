@@ -1,5 +1,6 @@
 """The warm worker: fair, joined, private; killed, hung or out of memory it costs one sentence at worst."""
 
+import json
 import os
 import signal
 import stat
@@ -21,18 +22,28 @@ from engine.system import paths
 from engine.system.errors import LabError
 from tests.probe_worker import FAILING, HUNGRY, REFUSING, SLOW
 from tests.serving import until
+from tests.test_cli import assert_refused, cli
 
 IDLE = 60.0
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A data folder whose worker all tests share that do not end it."""
+    made = tmp_path_factory.mktemp("home")
+    yield made
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(paths, "HOME", made)
+        Address.here().close()
+
+
 @pytest.fixture
-def place(home, monkeypatch):
-    """The address of a worker with probes that fail, on a data folder of the test's own."""
+def place(folder, monkeypatch):
+    """The address of a worker with probes that fail."""
+    monkeypatch.setattr(paths, "HOME", folder)
     monkeypatch.setattr(address, "COMMAND", (sys.executable, "-m", "tests.probe_worker", str(IDLE)))
     client.kept.clear()
-    found = Address.here()
-    yield found
-    found.close()
+    return Address.here()
 
 
 def waiting(place, probe, reader="", **arguments):
@@ -62,12 +73,6 @@ def test_it_answers_and_what_was_answered_is_kept(place):
         ask(ORDER, sentence=" ")
 
 
-def test_a_bug_is_no_sentence_for_the_reader_and_the_next_request_works(place):
-    with pytest.raises(ProbeBug, match="ValueError: an oversight"):
-        ask(FAILING)
-    assert ask(SLOW).value
-
-
 def test_killed_while_it_works_a_fresh_one_answers(place):
     ask(SLOW)
     old = place.worker()
@@ -93,15 +98,19 @@ def test_killed_again_and_again_it_costs_one_sentence(place):
     assert ask(SLOW, note="after").value
 
 
-def test_out_of_memory_it_says_so_and_the_next_request_works(place):
-    with pytest.raises(LabError, match=r"^It needed more than 0\.7 GB of memory and was ended\.$"):
-        ask(HUNGRY)
-    assert ask(SLOW).value
-
-
-def test_too_slow_it_says_so_and_the_next_request_works(place):
-    with pytest.raises(LabError, match=r"^It took longer than 3 s and was ended\.$"):
-        ask(SLOW, seconds=30.0)
+@pytest.mark.parametrize(
+    ("probe", "arguments", "error", "sentence"),
+    [
+        (HUNGRY, {}, LabError, r"^It needed more than 0\.7 GB of memory and was ended\.$"),
+        (SLOW, {"seconds": 30.0}, LabError, r"^It took longer than 3 s and was ended\.$"),
+        (FAILING, {}, ProbeBug, "ValueError: an oversight"),  # no sentence for the reader
+    ],
+)
+def test_what_takes_too_much_or_fails_says_so_and_the_next_request_works(
+    place, probe, arguments, error, sentence
+):
+    with pytest.raises(error, match=sentence):
+        ask(probe, **arguments)
     assert ask(SLOW).value
 
 
@@ -189,6 +198,7 @@ def test_another_data_folder_has_another_worker(place, tmp_path, monkeypatch):
 
 
 def test_it_ends_when_nobody_asks_any_more(place, monkeypatch):
+    address.end(place.worker())
     monkeypatch.setattr(address, "COMMAND", (sys.executable, "-m", "tests.probe_worker", "1.0"))
     ask(SLOW)
     process = place.worker()
@@ -200,11 +210,10 @@ def test_it_ends_when_nobody_asks_any_more(place, monkeypatch):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 as Linux and macOS know it")
 def test_it_ends_with_the_lab_that_started_it(place):
-    lab = subprocess.Popen(
-        [sys.executable, "-c", "from engine.probes.address import Address\n"
-         "import time\nAddress.here().start()\ntime.sleep(60)"],
-        cwd=paths.ROOT, env={**os.environ},
-    )  # fmt: skip
+    address.end(place.worker())
+    code = "from engine.probes.address import Address\nimport time\nAddress.here().start()\ntime.sleep(60)"
+    environment = {**os.environ, "ATTENTION_LAB_HOME": str(paths.HOME)}
+    lab = subprocess.Popen([sys.executable, "-c", code], cwd=paths.ROOT, env=environment)
     try:
         until(lambda: place.worker() is not None, 60, "it does not start")
         process = place.worker()
@@ -218,7 +227,7 @@ def test_it_ends_with_the_lab_that_started_it(place):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 as Linux and macOS know it")
 def test_the_folder_of_a_killed_worker_goes_when_another_starts_and_that_of_a_living_one_stays(
-    place, home, tmp_path, monkeypatch
+    place, folder, tmp_path, monkeypatch
 ):
     ask(SLOW)
     others = []
@@ -226,7 +235,7 @@ def test_the_folder_of_a_killed_worker_goes_when_another_starts_and_that_of_a_li
         monkeypatch.setattr(paths, "HOME", tmp_path / name)
         others.append(Address.here())
         ask(SLOW, note=name)
-    monkeypatch.setattr(paths, "HOME", home)
+    monkeypatch.setattr(paths, "HOME", folder)
     killed, living = others
     process = living.worker()
     address.end(killed.worker())
@@ -249,20 +258,21 @@ def test_the_folder_of_a_killed_worker_goes_when_another_starts_and_that_of_a_li
         living.close()
 
 
-def test_the_command_line_answers_as_the_worker_does(place, python):
-    ended = python(
-        "-m", "engine", "probe", "positions-order", "--json", '{"sentence": "the dog bit the man"}'
-    )
+def test_the_command_line_answers_as_the_worker_does(python, place):
+    asked = ("-m", "engine", "probe", "positions-order", "--json", '{"sentence": "the dog bit the man"}')
+    ended = python(*asked)
     assert ended.stderr == ""
-    found = ORDER.read(__import__("json").loads(ended.stdout))
-    assert found == ask(ORDER, sentence="the dog bit the man").value
-    for arguments, says in (
+    assert ORDER.read(json.loads(ended.stdout)) == ask(ORDER, sentence="the dog bit the man").value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
         (("odd",), "no probe 'odd'; there are: averages"),
         (("zoo", "--json", "["), "the arguments are no JSON"),
         (("positions-order", "--json", "{}"), "the probe has nothing; allowed: sentence, seed."),
         (("positions-order", "--json", '{"sentence": ""}'), "Type at least one word."),
-    ):
-        ended = python("-m", "engine", "probe", *arguments)
-        assert ended.returncode == 2
-        assert says in ended.stderr
-        assert len(ended.stderr.splitlines()) == 1
+    ],
+)
+def test_a_wrong_request_on_the_command_line_is_one_sentence(one_thread, arguments, says):
+    assert_refused(*cli("probe", *arguments), says)

@@ -10,12 +10,13 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
 from engine.sandbox import cases, child, judge, process
+from engine.system.processes import marked
 from lab.sections.parity.own import STARTER
+from tests.serving import until
 
 HEAD = "import math, os, sys, torch\ndef attention(q, k, v, causal):\n"
 BODY = """\
@@ -212,16 +213,8 @@ def nothing_is_left(monkeypatch):
 
 
 def ours():
-    """Living processes of any check started here, found by their environment."""
-    here, found = os.getpid(), []
-    for one in psutil.process_iter():
-        try:
-            mark = one.environ().get("SANDBOX_TEST") == str(here)
-        except psutil.Error:
-            continue
-        if mark and one.pid != here and one.status() != psutil.STATUS_ZOMBIE:
-            found.append(one)
-    return found
+    """Living processes of any check started here."""
+    return list(marked("SANDBOX_TEST", str(os.getpid())))
 
 
 FORKS = """\
@@ -248,7 +241,6 @@ SLOW = "It was stopped after 5 s in"
     ("code", "outcome", "sentence"),
     [
         (written(), "right", "Right in all 17 cases: the largest difference in float32 is "),
-        (STARTER, "wrong", "Scale: the scores are divided by √T"),
         (HEAD + "    while True: pass", "stopped", f"{SLOW} the case T = 1, d = 1, not causal: it "),
         ("import time\ntime.sleep(60)\n" + HEAD + "    return v", "stopped", f"{SLOW} its first lines"),
         (HEAD + "    os._exit(3)", "stopped", "It ends the process itself, with exit code 3, in the case T"),
@@ -311,17 +303,10 @@ def test_the_app_takes_a_check_with_it_when_it_is_killed():
         "import sys; from engine.sandbox import judge; judge.check('print(1, flush=True)\\nwhile True: pass')"
     )
     app = subprocess.Popen([sys.executable, "-c", code])
-    wait_until(lambda: any("engine.sandbox.child" in one.cmdline() for one in ours()))
+    until(lambda: any("engine.sandbox.child" in one.cmdline() for one in ours()), 20, "no check")
     app.send_signal(signal.SIGKILL)
     app.wait()
-    wait_until(lambda: not ours())
-
-
-def wait_until(true, seconds=20):
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until(lambda: not ours(), 20, ours)
 
 
 def test_no_code_and_too_much_code_start_nothing(monkeypatch):

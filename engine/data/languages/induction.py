@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.system.errors import InvalidInput
+from engine.system.numbers import check_whole
 
 TRAIN_SEQUENCES, UNSEEN_SEQUENCES = 16_384, 256
 _SYLLABLES = tuple("".join(pair) for pair in product("bdfghjklmnprstvz", "aeiou"))
@@ -43,11 +44,11 @@ class Repeats:
     length: int = 64
 
     def __post_init__(self) -> None:
-        _whole("length", self.length, 8, MAX_LENGTH)
+        check_whole("length", self.length, 8, MAX_LENGTH)
         if self.length % 2:
             raise InvalidInput(f"length is {self.length}; allowed: an even number, for two halves.")
-        _whole("shortest", self.shortest, 2, self.longest)
-        _whole("vocab_size", self.vocab_size, self.longest, MAX_VOCAB)
+        check_whole("shortest", self.shortest, 2, self.longest)
+        check_whole("vocab_size", self.vocab_size, self.longest, MAX_VOCAB)
 
     @property
     def half(self) -> int:
@@ -112,11 +113,6 @@ class Repeats:
     def sha256(self) -> str:
         """Names the language, as that of a text names the text."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidInput(f"{name} is {value!r}; allowed: a whole number from {low} to {high}.")
 
 
 INDUCTION = Repeats()
