@@ -5,7 +5,6 @@
 
 import json
 import re
-import shutil
 import sqlite3
 from contextlib import closing
 
@@ -97,36 +96,9 @@ def shown(known_id):
     return {"json": strict(cli("show", known_id, "--json")[1]), "text": text, "markdown": markdown}
 
 
-REFUSED: tuple[list[str], ...] = (
-    ["list", "--nothing"],
-    ["show", "nothing"],
-    ["show", "averages", "--json", "--markdown"],
-    ["run", "nothing"],
-    ["run", "averages", "--budget", "long"],
-    ["run", "averages", "--seeds", "-1"],
-    ["run", "averages", "--seeds", "1,1"],
-    ["run", "averages", "--seeds", "²"],
-    ["run", "averages", "--variant", "block"],
-    ["run", "averages", "--precision", "float8"],
-    ["run", "averages", "--corpus", "nothing"],
-    ["run", "scaling-variance", "--corpus", "tinyshakespeare"],
-    ["run", "winograd-open", "--corpus", "winograd-closed"],
-    ["bench"],
-    ["bench", "nothing"],
-    ["bench", "memory", "--dtype", "int8"],
-    ["bench", "train", "--layers", "x"],
-    ["bench", "sweep", "--runs", "0"],
-    ["nothing"],
-    [],
-)
-HELPED = tuple(
-    [*words, "--help"] for words in ([], ["list"], ["show"], ["run"], ["reproduce"], ["prepare"], ["bench"])
-)
-
-
 def exits():
     """The exit code of each wrong command and of each that asks for help."""
-    return {" ".join(words): cli(*words)[0] for words in (*REFUSED, *HELPED)}
+    return {words: cli(*words.split())[0] for words in recorded("exits")}
 
 
 def run_documents(corpus_id):
@@ -206,13 +178,6 @@ def test_wrong_names_end_with_two_and_help_with_nothing(home):
 
 def test_a_run_has_the_same_fields(instant, tiny_corpus):  # noqa: F811
     assert run_documents(tiny_corpus) == recorded("run")
-
-
-@pytest.fixture
-def old_runs(home):
-    """The ledger and the run folders of two runs of two steps, made by the old version."""
-    shutil.copytree(RECORDED / "runs", paths.RUNS)
-    return paths.RUNS
 
 
 def test_a_ledger_made_before_opens_and_is_written_to(old_runs):

@@ -1,5 +1,6 @@
 """The page Norm placement: the bench, gradients before and while training, and where post-norm breaks."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,18 +14,15 @@ from engine.system.errors import Unavailable
 from lab.runs import card
 from lab.sections.norm import blocks as norm_blocks
 from lab.sections.norm import breaking
-from lab.sections.norm import start as norm_start
-from lab.sections.norm.breaking import PRESETS, RATES, WARMUPS, Cut
-from lab.sections.norm.start import Measured
+from lab.sections.norm.breaking import PRESETS, RATES, WARMUPS
 from tests import finished
-from tests.apptest import cells, charts, open_page, rerun, said
+from tests.apptest import cells, charts, choose, open_page, press, rerun, said
 
 ENDS = {"pre-norm": 37.9, "pre-norm-warmup": 37.7, "post-norm": 308.6, "post-norm-warmup": 38.0}
 SHRINKING = {"pre-norm": 1.0, "pre-norm-warmup": 1.0, "post-norm": 4.0, "post-norm-warmup": 1.5}  # a block
 
 
-def opened(**query):
-    return open_page("norm", **query)
+opened = partial(open_page, "norm")
 
 
 def gradients(shrinking, step):
@@ -74,11 +72,8 @@ def measure_cells(text, *cells_of_grid):
 
 def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     page = opened()
-    assert [header.value for header in page.header] == [
-        "Before the first step",
-        "While it trains",
-        "Where does post-norm break?",
-    ]
+    headers = [header.value for header in page.header]
+    assert headers == ["Before the first step", "While it trains", "Where does post-norm break?"]
     assert page.button(key="norm.breaking-train").label == "Train five models"
     assert len(charts(page)) == 1 + 1 + 2 + 2
     words = said(page)
@@ -99,13 +94,10 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     ]
 
 
-def test_train_queues_the_four_and_warms_two_of_them_up(text):
-    page = opened(budget="chapter")
-    page.button(key="norm.train").click()
-    rerun(page)
+def test_two_of_the_four_warm_up(text):
+    page = press(opened(budget="chapter"), "norm.train")
     warmups = {run.spec.variant: run.spec.budget.warmup_steps for run in Store().runs()}
     assert warmups == {"pre-norm": 0, "pre-norm-warmup": 200, "post-norm": 0, "post-norm-warmup": 200}
-    assert page.button(key="norm.cancel").label == "Cancel"
     assert page.button(key="norm.breaking-train").label == "Train five models"
 
 
@@ -114,12 +106,11 @@ def test_running_models_are_drawn_as_far_as_they_are(text):
     page = opened(budget="chapter", at="300")
     assert "Running: step 400 of 1,000" in said(page)
     curves = [row for row in charts(page)[0]["curves"] if row["kind"] == "mean"]
-    assert {(row["name"], row["slot"], row["dash"]) for row in curves} == {
-        ("pre-norm", "green", "dashed"),
-        ("pre-norm, warmup", "green", "solid"),
-        ("post-norm", "red", "dashed"),
-        ("post-norm, warmup", "red", "solid"),
-    }
+    looks = {row["name"]: (row["slot"], row["dash"]) for row in curves}
+    assert looks == {
+        "pre-norm": ("green", "dashed"), "pre-norm, warmup": ("green", "solid"),
+        "post-norm": ("red", "dashed"), "post-norm, warmup": ("red", "solid"),
+    }  # fmt: skip
     assert max(row["step"] for row in curves) == 400
     assert len(cells(page, "yours, step 300")) == 4
     later = opened(budget="chapter", at="500")
@@ -130,12 +121,8 @@ def test_finished_models_stand_beside_the_chapter_and_answer_the_guesses(text):
     measure(text, seeds=(0, 1))
     page = opened(budget="chapter", seeds="0,1", best="pre-norm", worst="post-norm")
     rows = cells(page, "model")
-    assert [row["yours"].partition(" ")[0] for row in rows] == [
-        "**38.0**",
-        "**37.8**",
-        "**308.7**",
-        "**38.0**",
-    ]
+    yours = [row["yours"].partition(" ")[0] for row in rows]
+    assert yours == ["**38.0**", "**37.8**", "**308.7**", "**38.0**"]
     assert all(row["difference"].startswith(":green[") for row in rows)
     words = said(page)
     assert "You guessed *pre-norm*. The best is **pre-norm, warmup**" in words
@@ -149,8 +136,7 @@ def test_scrubbing_shows_where_post_norm_breaks(text):
     assert page.slider(key="norm.at").max == 120
     early = cells(page, "yours, step 10")
     assert early[2]["last / first"] == "**1.7**"
-    page.slider(key="norm.at").set_value(60)
-    rerun(page)
+    choose(page, "norm.at", 60)
     assert page.query_params["at"] == "60"
     rows = cells(page, "yours, step 60")
     assert [row["last / first"] for row in rows] == ["**1**", "**1**", "**4,200,000**", "**86**"]
@@ -203,8 +189,7 @@ def test_gradients_are_measured_when_asked_for(text, probes_here):
     probes_here.answers["norms"] = lambda seed, **_: document(seed)
     page = opened(seeds="0,1")
     assert not probes_here.asked
-    page.button(key="norm.measure").click()
-    rerun(page)
+    press(page, "norm.measure")
     assert probes_here.asked == [("norms", {"corpus_id": text, "seed": seed}) for seed in (0, 1)]
     rows = cells(page, "gradient norm")
     assert rows[0]["yours"] == "**0.0500** :gray[± 0.0000]"
@@ -212,17 +197,14 @@ def test_gradients_are_measured_when_asked_for(text, probes_here):
     assert all(row["difference"].startswith(":green[") for row in rows)
     assert "grows 1.32 times in pre-norm and **1.60 times** in post-norm: steeper" in said(page)
     assert len(cells(page, "block")) == 12
-    page.segmented_control(key="norm.of").set_value("block")
-    rerun(page)
+    choose(page, "norm.of", "block")
     rows = cells(page, "gradient norm")
     assert {row["chapter"] for row in rows} == {":gray[–]"}
     assert rows[2]["yours"].startswith("**1.00**")
     assert {row["name"] for row in charts(page)[1]["curves"]} == set(PLACEMENTS)
     assert page.query_params["of"] == "block"
-    page.segmented_control(key="norm.seeds").set_value("0")
-    rerun(page)
+    choose(page, "norm.seeds", "0")
     assert "This is of the earlier input." in said(page)
-    assert len(list(norm_start.rows(Measured({0: document()})))) == 1 + 2 * 12
 
 
 def test_gradients_that_cannot_be_measured_are_told(text, probes_here):
@@ -231,30 +213,27 @@ def test_gradients_that_cannot_be_measured_are_told(text, probes_here):
 
     probes_here.answers["norms"] = refused
     page = opened()
-    page.button(key="norm.measure").click()
-    rerun(page)
+    press(page, "norm.measure")
     assert "It could not be measured: no room" in said(page)
 
 
-def test_another_text_is_compared_with_nothing():
-    other = Measured({0: document(text="Python reference", of_the_chapters_text=False)})
-    assert "so nothing is compared" in norm_start.remarks(other)
-    named = {row["name"] for row in norm_start.chart(other, "qkv", chapters_text=False)["datasets"]["curves"]}
-    assert named == set(PLACEMENTS)
+def test_gradients_of_another_text_are_compared_with_nothing(text, probes_here):
+    other = document(text="Python reference", of_the_chapters_text=False)
+    probes_here.answers["norms"] = lambda **_: other
+    page = press(opened(), "norm.measure")
+    assert "so nothing is compared" in said(page)
+    assert {row["name"] for row in charts(page)[1]["curves"]} == set(PLACEMENTS)
 
 
 def test_the_sweep_trains_what_is_missing_of_its_row_only(text):
     measure(text, budget="quick")  # in it are two cells of the grid
     measure_cells(text, (0, 0.01))
     page = opened()
-    button = page.button(key="norm.breaking-train")
-    assert button.label == "Train three models"
-    button.click()
-    rerun(page)
+    assert page.button(key="norm.breaking-train").label == "Train three models"
+    press(page, "norm.breaking-train")
     queued = [run.spec for run in Store().runs(states=["queued"])]
     assert [breaking.cell_of(spec) for spec in queued] == [(0, 0.0003), (0, 0.003), (0, 1.0)]
     assert {spec.experiment for spec in queued} == {BREAKING.id}
-    assert page.button(key="norm.breaking-cancel").label == "Cancel"
     assert page.button(key="norm.train").label == "Train four models"
 
 
@@ -263,11 +242,8 @@ def test_a_row_shows_where_it_breaks_and_keeps_what_diverged(text):
     page = opened()
     rows = cells(page, "post-norm, no warmup")
     assert [row["perplexity"] for row in rows] == ["**240.0**"] * 2 + ["**330.0**"] * 2 + [":gray[–]"]
-    assert [row["how it ended"] for row in rows] == [
-        *[":green[trains]"] * 2,
-        *[":red[broken]"] * 2,
-        ":red[diverged at step 3]",
-    ]
+    ended = [row["how it ended"] for row in rows]
+    assert ended == [*[":green[trains]"] * 2, *[":red[broken]"] * 2, ":red[diverged at step 3]"]
     words = said(page)
     assert "post-norm trains up to rate 0.001 and breaks from **rate 0.003** on" in words
     assert "Rate 1: diverged at step 3: loss is 140 nats. The others went on." in words
@@ -301,8 +277,7 @@ def test_warmups_are_swept_at_one_rate_and_other_rows_stay_in_the_figure(text):
     assert "breaks with warmup 30 and trains from **warmup 60** on" in said(page)
     names = {row["name"] for row in charts(page)[4]["curves"]}
     assert names == {"rate 0.003", "rate 0.001"}
-    page.select_slider(key="norm.rate").set_value(0.001)
-    rerun(page)
+    choose(page, "norm.rate", 0.001)
     assert page.query_params["rate"] == "0.001"
     assert page.button(key="norm.breaking-train").label == "Train three models"
 
@@ -311,23 +286,15 @@ def test_presets_lead_to_rows_and_explain_them(text):
     page = opened()
     assert page.pills(key="norm.preset").value == "no-warmup"
     for preset in PRESETS:
-        page.pills(key="norm.preset").set_value(preset.id)
-        rerun(page)
+        choose(page, "norm.preset", preset.id)
         assert page.session_state["norm.over"] == preset.cut.over
+        assert len(set(preset.cut.cells)) == 5
+        assert all(warmup in WARMUPS and rate in RATES for warmup, rate in preset.cut.cells)
         assert preset.why in said(page)
     assert (page.query_params["over"], page.query_params["rate"]) == ("warmup", "1")
-    page.select_slider(key="norm.rate").set_value(0.01)
-    rerun(page)
+    choose(page, "norm.rate", 0.01)
     assert "A row of your own." in said(page)
     assert page.pills(key="norm.preset").value is None
-
-
-def test_every_preset_is_a_row_of_the_grid():
-    for preset in PRESETS:
-        assert len(preset.cut.cells) == len(set(preset.cut.cells)) == 5
-        assert all(warmup in WARMUPS and rate in RATES for warmup, rate in preset.cut.cells)
-        assert breaking.preset_of(preset.cut) is preset
-    assert breaking.preset_of(Cut("rate", 60, 0.001)) is None
 
 
 def test_the_grid_and_the_quick_table_share_their_runs(text):

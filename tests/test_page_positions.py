@@ -1,17 +1,17 @@
 """The page Positions: five schemes on longer windows, beside the chapter, and the live probes."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from engine.chapter.experiments import POSITIONS, VARIANTS
 from engine.probes import registry
-from engine.runs import launch
 from lab import weights
 from lab.sections.positions import alibi, parts
 from lab.weights import Weights
 from tests import finished
-from tests.apptest import cells, charts, open_page, rerun, said
+from tests.apptest import cells, charts, choose, open_page, press, rerun, said
 
 LENGTHS = parts.LENGTHS
 # At 64, 128, 256 and 512 tokens.
@@ -24,8 +24,7 @@ ENDS = {
 }
 
 
-def opened(**query):
-    return open_page("positions", **query)
+opened = partial(open_page, "positions")
 
 
 def measure(text, budget="chapter", seeds=(0,), state="done", step=None, ends=ENDS, shift=None):
@@ -34,9 +33,9 @@ def measure(text, budget="chapter", seeds=(0,), state="done", step=None, ends=EN
     shift: what is added at every length, by variant and seed.
     """
 
-    def figures(spec):
-        more = 0.1 * spec.seed + (shift or {}).get((spec.variant, spec.seed), 0)
-        values = [value + more for value in ends[spec.variant]]
+    def figures(variant, seed):
+        more = 0.1 * seed + (shift or {}).get((variant, seed), 0)
+        values = [value + more for value in ends[variant]]
         by_length = {f"perplexity_{n}": value for n, value in zip(LENGTHS, values, strict=True)}
         return {**by_length, "validation_perplexity": values[0]}
 
@@ -67,7 +66,6 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
         "ALiBi at 256 tokens",
     ]
     assert [line["chapter"] for line in lines] == ["44.95", "42.49"]
-    assert {line["yours"] for line in lines} == {":gray[–]"}
     assert {line["verdict"] for line in cells(page, "the chapter in words")} == {":gray[–]"}
 
 
@@ -136,33 +134,6 @@ def test_a_lead_within_seed_noise_judges_nothing(text):
     assert "within seed noise" in said(page)
 
 
-def test_quick_figures_judge_nothing(text):
-    measure(text, budget="quick")
-    page = opened()
-    shown = [
-        *(line["difference"] for line in cells(page, "beside the chapter")),
-        *(claim["verdict"] for claim in cells(page, "the chapter in words")),
-    ]
-    assert all(cell.startswith(":gray[") for cell in shown)
-    assert "so grey differences are not comparable" in said(page)
-
-
-def test_another_text_is_compared_with_nothing(text, monkeypatch):
-    monkeypatch.setattr("engine.data.corpus.TINYSHAKESPEARE_SHA256", "0" * 64)
-    measure(text)
-    page = opened(budget="chapter")
-    assert "Yours are of another text, so nothing is compared." in said(page)
-    assert charts(page)[1]["chapter"] == [{"kind": ""}]
-    assert {line["difference"] for line in cells(page, "beside the chapter")} == {":gray[–]"}
-
-
-def test_runs_that_diverged_are_told_and_crash_nothing(text):
-    measure(text, state="diverged", step=600)
-    page = opened(budget="chapter")
-    assert {line["at 64"] for line in cells(page, "perplexity, yours")} == {":red[diverged]"}
-    assert {claim["verdict"] for claim in cells(page, "the chapter in words")} == {":gray[–]"}
-
-
 def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no_reference):
     def shipped(name, _seed):
         return {f"perplexity_{n}": value for n, value in zip(LENGTHS, ENDS[name], strict=True)}
@@ -178,19 +149,6 @@ def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no
     lines = cells(page, "beside the chapter")
     assert [line["reference"] for line in lines] == ["44.4 :gray[± 0.0]", "43.4 :gray[± 0.0]"]
     assert {line["yours"] for line in lines} == {":gray[–]"}
-    assert "Reference: shipped runs, CPU, 2 cores, 2026-01-02." in said(page)
-
-
-def test_every_figure_over_lengths_can_be_had_as_a_file(text):
-    measure(text)
-    from lab.bench import Request, Sweep
-
-    sweep = Sweep.of(POSITIONS, launch.specs(POSITIONS.id, "chapter", (0,), text), Request("chapter"))
-    rows = list(parts.numbers(sweep))
-    assert rows[0][-2:] == ("tokens_in_window", "held_out_perplexity")
-    assert {(row[0], row[-2], row[-1]) for row in rows[1:]} == {
-        (name, n, value) for name, ends in ENDS.items() for n, value in zip(LENGTHS, ends, strict=True)
-    }
 
 
 # The live probes.
@@ -248,11 +206,6 @@ def probes(text, tmp_path, monkeypatch, probes_here):
     return probes_here
 
 
-def press(page, name):
-    page.button(key=f"positions.{name}").click()
-    return rerun(page)
-
-
 def given(probes, what):
     """The arguments of everything that was asked of one probe."""
     return [arguments for name, arguments in probes.asked if name == f"positions-{what}"]
@@ -268,7 +221,7 @@ def test_opening_the_page_asks_the_quick_probes_alone(probes):
 
 
 def test_perplexity_by_position(probes):
-    page = press(opened(), "places")
+    page = press(opened(), "positions.places")
     assert schemes(probes, "places") == [POSITIONS.variants]
     chart = next(chart for chart in charts(page) if any("position" in row for row in chart.get("curves", [])))
     points = [row for row in chart["curves"] if row["name"] == "learned" and row["kind"] == "mean"]
@@ -303,14 +256,13 @@ def test_a_pair_of_tokens_moved_through_the_window(probes):
     chart = next(chart for chart in charts(page) if any("place" in row for row in chart.get("curves", [])))
     rope = [row["place"] for row in chart["curves"] if row["name"] == "RoPE" and row["kind"] == "mean"]
     assert rope[:2] == [16, 24]
-    page.select_slider(key="positions.distance").set_value("1")
-    rerun(page)
+    choose(page, "positions.distance", "1")
     assert page.query_params["distance"] == "1"
     assert len(given(probes, "diagonals")) == 1, "measured once, looked at often"
 
 
 def test_whether_a_slower_rotation_repairs_256(probes):
-    page = press(opened(), "rescaled")
+    page = press(opened(), "positions.rescaled")
     assert schemes(probes, "rescaled") == [("rope",)]
     words = said(page)
     assert "As trained, RoPE goes from 40.0 at 64 tokens to 60.0 at 256." in words
@@ -342,7 +294,7 @@ def test_a_sentence_in_another_order(probes):
 
 
 def test_the_leak_of_the_mask(probes):
-    page = press(opened(), "knowledge")
+    page = press(opened(), "positions.knowledge")
     assert schemes(probes, "knowledge") == [POSITIONS.variants]
     words = said(page)
     assert "**66 %** of the place" in words
