@@ -56,9 +56,7 @@ def names():
         },
         "measurements": {
             one.id: {
-                "variants": list(one.variants),
-                "metrics": list(one.metrics),
-                "seeds": list(one.seeds),
+                **{name: list(getattr(one, name)) for name in ("variants", "metrics", "seeds")},
                 "corpus": one.corpus_id,
             }
             for one in MEASUREMENTS.values()
@@ -67,25 +65,16 @@ def names():
     }
 
 
+def digest(experiment, budget, variant):
+    """Of its run at seed 0."""
+    config, length = experiment.variant(variant).config, experiment.budget(budget, variant)
+    return RunSpec(experiment.id, variant, budget, config, length, "any", SHA256, seed=0).digest
+
+
 def digests():
-    """Of every run that an experiment makes, by budget and variant, at seed 0."""
+    """Of every run that an experiment makes, by budget and variant."""
     return {
-        one.id: {
-            budget: {
-                name: RunSpec(
-                    experiment=one.id,
-                    variant=name,
-                    budget_name=budget,
-                    config=one.variant(name).config,
-                    budget=one.budget(budget, name),
-                    corpus="any",
-                    corpus_sha256=SHA256,
-                    seed=0,
-                ).digest
-                for name in one.variants
-            }
-            for budget in one.budgets
-        }
+        one.id: {budget: {name: digest(one, budget, name) for name in one.variants} for budget in one.budgets}
         for one in EXPERIMENTS.values()
     }
 

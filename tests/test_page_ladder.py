@@ -39,8 +39,8 @@ ENDS = {
 opened = partial(open_page, "ladder")
 
 
-def measure(text, budget="chapter", seeds=(0,), state="done", step=None, specs=None):
-    """Runs in some state with curves up to a step. Returns them."""
+def measure(text, budget="chapter", seeds=(0,), specs=None):
+    """Finished runs with their curves. Returns them."""
 
     def figures(variant, seed):
         held, train = (value + 0.1 * seed for value in ENDS[variant])
@@ -49,9 +49,7 @@ def measure(text, budget="chapter", seeds=(0,), state="done", step=None, specs=N
     def curve(spec, at, ends):
         return finished.falling(spec, at, {"loss_nats": 3.0, PERPLEXITY: ends[PERPLEXITY]})
 
-    return finished.runs(
-        LADDER, text, budget, seeds, state, last=step, specs=specs, figures=figures, curve=curve
-    )
+    return finished.runs(LADDER, text, budget, seeds, specs=specs, figures=figures, curve=curve)
 
 
 def weights_of(run):
@@ -72,46 +70,29 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text):
     table = lines(page, "model")
     assert len(table) == len(LADDER.variants)
     assert {row["yours"] for row in table.values()} == {":gray[–]"}
-    assert [row["chapter"] for row in lines(page, "points of perplexity").values()] == [
-        ":gray[*≈ 9*]",
-        ":gray[*≈ −14*]",
-        ":gray[*≈ −3*]",
-        ":gray[*≈ −1.8*]",
-    ]
-
-
-def test_a_running_ladder_shows_its_curves_and_progress(text):
-    measure(text, state="running", step=600)
-    page = opened(budget="chapter")
-    assert "Running: step 600 of 3,000" in said(page)
-    chart = charts(page)[0]
-    looks = {(row["name"], row["slot"], row["dash"]) for row in chart["curves"]}
-    assert ("one head", "violet", "solid") in looks
-    assert ("+ LayerNorm", "green", "solid") in looks
-    assert ("dropout 0.1", "green", "dashed") in looks
-    assert len({(slot, dash) for _, slot, dash in looks}) == len(LADDER.variants)
-    assert chart["done"] == [{"from": 0, "to": 600.0}]
-    assert "Your guesses are answered here when every model has ended." in said(page)
+    gaps = [row["chapter"] for row in lines(page, "points of perplexity").values()]
+    assert gaps == [f":gray[*≈ {points}*]" for points in ("9", "−14", "−3", "−1.8")]
 
 
 def test_results_answer_the_guesses_and_give_each_part_its_worth(text):
     measure(text, seeds=(0, 1))
     page = opened(budget="chapter", seeds="0,1", buys="four-heads", best="two-blocks")
+    looks = {(row["name"], row["slot"], row["dash"]) for row in charts(page)[0]["curves"]}
+    assert {("one head", "violet", "solid"), ("dropout 0.1", "green", "dashed")} < looks
+    assert len({(slot, dash) for _, slot, dash in looks}) == len(LADDER.variants)
     words = said(page)
     assert "You guessed *four heads*. Most is bought by **learned weights**: 14.6" in words
     assert "You guessed *two blocks*. Best on held-out text is **a block with dropout 0.1**, 36.0" in words
     assert "The same head in place of the token costs 9.0 points" in words
     part = lines(page, "part")
     assert list(part) == [rung.part for rung in ladder_parts.PARTS]
-    assert part["learned weights"]["bought, yours"] == "**+14.6**"
-    assert part["learned weights"]["parameters"] == "+49,152"
-    assert part["learned weights"]["per 1,000"] == "+0.30"
-    assert part["the token replaced, not added to"]["bought, yours"] == "**−9.0**"
-    assert part["W_O"]["parameters"] == "+16,512"
-    assert part["W_O"]["per 1,000"] == "+0.061"
-    assert (part["four heads"]["parameters"], part["four heads"]["per 1,000"]) == ("0", ":gray[–]")
-    assert part["LayerNorm"]["parameters"] == "+768"
-    assert part["a second block"]["bought, yours"] == "**−2.5**"
+    bought = {name: row["bought, yours"] for name, row in part.items()}
+    assert (bought["learned weights"], bought["a second block"]) == ("**+14.6**", "**−2.5**")
+    assert bought["the token replaced, not added to"] == "**−9.0**"
+    cost = {name: (row["parameters"], row["per 1,000"]) for name, row in part.items()}
+    assert (cost["learned weights"], cost["W_O"]) == (("+49,152", "+0.30"), ("+16,512", "+0.061"))
+    assert cost["four heads"] == ("0", ":gray[–]")
+    assert cost["LayerNorm"][0] == "+768"
     beside = lines(page, "points of perplexity")
     assert beside["one head, beside the added average"]["yours"].startswith("**−14.1**")
     assert beside["four heads and W_O, beside one head"]["yours"].startswith("**−3**")

@@ -12,7 +12,6 @@ from engine.runs import launch
 from engine.runs.store import Store
 from engine.system.errors import Unavailable
 from lab.runs import card
-from lab.sections.norm import blocks as norm_blocks
 from lab.sections.norm import breaking
 from lab.sections.norm.breaking import PRESETS, RATES, WARMUPS
 from tests import finished
@@ -58,13 +57,18 @@ def measure(text, budget="chapter", seeds=(0,), state="done", last=None):
         write(run, state, ENDS[name] + 0.1 * run.spec.seed, SHRINKING[name], last)
 
 
-def measure_cells(text, *cells_of_grid):
-    """Finished runs of some cells of the grid: broken above the usual rate without a warmup, lost at 1."""
+def measure_cells(text, *cells_of_grid, worse=None):
+    """Finished runs of some cells of the grid: broken above the usual rate without a warmup, lost at 1.
+
+    worse: the rate at which one ends worse than a guess.
+    """
     specs = launch.breaking((0,), text, cells_of_grid)
     for run in finished.runs(BREAKING, state="queued", specs=specs):
         warmup, rate = breaking.cell_of(run.spec)
         if rate == 1.0:
             write(run, "diverged", 40.0, 4.0, 10, "diverged at step 3: loss is 140 nats")
+        elif rate == worse:
+            write(run, "done", 33_962.0, 1.2)
         else:
             broken = rate > 0.001 * (1 + warmup / 30)
             write(run, "done", 330.0 if broken else 240.0, 4.0 if broken else 1.2)
@@ -72,9 +76,6 @@ def measure_cells(text, *cells_of_grid):
 
 def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     page = opened()
-    headers = [header.value for header in page.header]
-    assert headers == ["Before the first step", "While it trains", "Where does post-norm break?"]
-    assert page.button(key="norm.breaking-train").label == "Train five models"
     assert len(charts(page)) == 1 + 1 + 2 + 2
     words = said(page)
     assert "Quick: 12 blocks, 120 steps of 4 × 64 tokens at learning rate 0.001" in words
@@ -98,13 +99,12 @@ def test_two_of_the_four_warm_up(text):
     page = press(opened(budget="chapter"), "norm.train")
     warmups = {run.spec.variant: run.spec.budget.warmup_steps for run in Store().runs()}
     assert warmups == {"pre-norm": 0, "pre-norm-warmup": 200, "post-norm": 0, "post-norm-warmup": 200}
-    assert page.button(key="norm.breaking-train").label == "Train five models"
+    assert page.button(key="norm.breaking-train").label == "Train five models", "another sweep"
 
 
 def test_running_models_are_drawn_as_far_as_they_are(text):
     measure(text, state="running", last=400)
     page = opened(budget="chapter", at="300")
-    assert "Running: step 400 of 1,000" in said(page)
     curves = [row for row in charts(page)[0]["curves"] if row["kind"] == "mean"]
     looks = {row["name"]: (row["slot"], row["dash"]) for row in curves}
     assert looks == {
@@ -160,29 +160,19 @@ def test_a_step_of_a_longer_budget_is_named_and_brought_back(text):
     assert "beyond" not in said(page)
 
 
-DOCUMENT = {
-    "rows": [
+def document(seed=0, **changes):
+    """What the probe finds on a text: norms of twelve blocks, steeper in post-norm."""
+    ends = (("pre-norm", 0.05, 0.066), ("post-norm", 0.1, 0.16))
+    rows = [
         {
-            "placement": placement,
-            "seed": 0,
-            "loss_nats": 7.1,
+            "placement": placement, "seed": seed, "loss_nats": 7.1, "block": [0.2] * 12,
             "qkv": [low + (high - low) * block / 11 for block in range(12)],
             "W_O": [0.05 * (1 + block / 11) for block in range(12)],
-            "block": [0.2] * 12,
         }
-        for placement, low, high in (("pre-norm", 0.05, 0.066), ("post-norm", 0.1, 0.16))
-    ],
-    "text": "Tiny Shakespeare",
-    "corpus": "tinyshakespeare",
-    "of_the_chapters_text": True,
-    "batch": 64,
-    "context": 128,
-}  # fmt: skip
-
-
-def document(seed=0, **changes):
-    rows = [{**row, "seed": seed} for row in DOCUMENT["rows"]]
-    return NORMS.read({**DOCUMENT, "rows": rows, **changes})
+        for placement, low, high in ends
+    ]  # fmt: skip
+    text = {"text": "Tiny Shakespeare", "corpus": "tinyshakespeare", "of_the_chapters_text": True}
+    return NORMS.read({"rows": rows, **text, "batch": 64, "context": 128, **changes})
 
 
 def test_gradients_are_measured_when_asked_for(text, probes_here):
@@ -257,12 +247,7 @@ def test_a_row_shows_where_it_breaks_and_keeps_what_diverged(text):
 
 
 def test_a_run_that_ends_worse_than_a_guess_does_not_count_as_trained(text):
-    measure_cells(text, *((0, rate) for rate in RATES))
-    store = Store()
-    run = next(run for run in store.runs() if run.spec.budget.learning_rate == 0.001)
-    store.delete(run.id)
-    (again,) = store.runs(sweep=store.submit([run.spec], "local"))
-    write(again, "done", 33_962.0, 1.2)
+    measure_cells(text, *((0, rate) for rate in RATES), worse=0.001)
     page = opened()
     assert cells(page, "post-norm, no warmup")[1]["how it ended"] == ":red[worse than a guess]"
     assert "trains up to rate 0.0003 and breaks from **rate 0.001** on" in said(page)
@@ -297,21 +282,7 @@ def test_presets_lead_to_rows_and_explain_them(text):
     assert page.pills(key="norm.preset").value is None
 
 
-def test_the_grid_and_the_quick_table_share_their_runs(text):
-    table = {spec.digest for spec in launch.specs(NORM_PLACEMENT.id, "quick", (0,), text)}
-    grid = {spec.digest for spec in launch.breaking((0,), text, [(0, 0.001), (60, 0.001), (60, 0.003)])}
-    assert len(table & grid) == 2
-
-
 def test_no_command_repeats_a_cell_of_the_grid(text):
     measure_cells(text, (0, 0.01))
     (run,) = Store().runs()
     assert "chosen by hand" in card.command(run).why_not
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(None, "–"), (0.0457, "0.046"), (1.65, "1.6"), (71_234, "71,000"), (5.42e-7, "5.4 × 10⁻⁷")],
-)
-def test_powers(value, shown):
-    assert norm_blocks.power(value).replace("\u00a0", " ") == shown

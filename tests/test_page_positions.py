@@ -11,7 +11,7 @@ from lab import weights
 from lab.sections.positions import alibi, parts
 from lab.weights import Weights
 from tests import finished
-from tests.apptest import cells, charts, choose, open_page, press, rerun, said
+from tests.apptest import cells, chart_with, charts, choose, means, open_page, press, rerun, said
 
 LENGTHS = parts.LENGTHS
 # At 64, 128, 256 and 512 tokens.
@@ -42,29 +42,20 @@ def measure(text, budget="chapter", seeds=(0,), state="done", step=None, ends=EN
     return finished.runs(POSITIONS, text, budget, seeds, state, last=step, figures=figures)
 
 
-def alibi_charts(page):
-    """Its slopes, and what is left of a weight, which is drawn beside."""
-    found = charts(page)
-    place = next(number for number, chart in enumerate(found) if "slopes" in chart)
-    return found[place : place + 2]
-
-
 def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     page = opened()
     words = said(page)
     assert "Quick: one block of four heads, 240 steps of 16 × 64 tokens" in words
     curves, lengths = charts(page)[:2]
-    slopes, reach = alibi_charts(page)
     assert {"curves", "gutter"} <= set(curves)
     assert [row["text"] for row in lengths["chapter"]] == ["chapter 44.95", "chapter 42.49"]
     assert [row["tokens"] for row in lengths["chapter"]] == [64, 256]
-    assert len(slopes["slopes"]) == 4
-    assert {row["name"] for row in reach["curves"]} == {f"head {number}" for number in (1, 2, 3, 4)}
+    assert len(chart_with(page, "slopes", "name")["slopes"]) == 4
+    heads = [{row.get("name") for row in one.get("curves", [])} for one in charts(page)]
+    assert {f"head {number}" for number in (1, 2, 3, 4)} in heads
     lines = cells(page, "beside the chapter")
-    assert [line["beside the chapter"].split("] ")[1] for line in lines] == [
-        "ALiBi at 64 tokens",
-        "ALiBi at 256 tokens",
-    ]
+    names = [line["beside the chapter"].split("] ")[1] for line in lines]
+    assert names == ["ALiBi at 64 tokens", "ALiBi at 256 tokens"]
     assert [line["chapter"] for line in lines] == ["44.95", "42.49"]
     assert {line["verdict"] for line in cells(page, "the chapter in words")} == {":gray[–]"}
 
@@ -72,12 +63,9 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
 def test_a_running_sweep_shows_curves_and_no_figure_over_lengths_yet(text):
     measure(text, state="running", step=600)
     page = opened(budget="chapter")
-    assert "Running: step 600 of" in said(page)
     curves, lengths = charts(page)[:2]
-    mean = [row for row in curves["curves"] if row["kind"] == "mean"]
-    assert {row["name"] for row in mean} == {VARIANTS[name].short for name in POSITIONS.variants}
-    assert max(row["step"] for row in mean) == 600
-    assert curves["done"] == [{"from": 0, "to": 600.0}]
+    reached = {name: steps[-1] for name, steps in means(curves, "step").items()}
+    assert reached == dict.fromkeys((VARIANTS[name].short for name in POSITIONS.variants), 600)
     assert lengths["curves"] == [{"kind": ""}]
     assert {line["at 256"] for line in cells(page, "perplexity, yours")} == {":gray[–]"}
 
@@ -86,11 +74,9 @@ def test_finished_runs_are_read_over_lengths_and_beside_the_chapter(text):
     measure(text)
     page = opened(budget="chapter", inside="learned", falls="rope")
     lengths = charts(page)[1]
-    points = [row for row in lengths["curves"] if row["kind"] == "mean"]
-    assert [(row["tokens"], row["perplexity"]) for row in points if row["name"] == "ALiBi"] == list(
-        zip(LENGTHS, ENDS["alibi"], strict=True)
-    )
-    slots = {row["name"]: row["slot"] for row in points}
+    assert means(lengths, "tokens")["ALiBi"] == list(LENGTHS)
+    assert means(lengths, "perplexity")["ALiBi"] == list(ENDS["alibi"])
+    slots = {name: slot for name, (slot, *_) in means(lengths, "slot").items()}
     assert slots == {
         "no positions": "gray", "learned": "blue", "sinusoids": "orange", "RoPE": "violet", "ALiBi": "green",
     }  # fmt: skip
@@ -117,10 +103,7 @@ def test_what_does_not_hold_is_said(text):
     measure(text, ends=worse)
     page = opened(budget="chapter")
     verdicts = [claim["verdict"] for claim in cells(page, "the chapter in words")]
-    assert verdicts == [
-        ":red[does not hold]", ":red[does not hold]", ":green[holds]", ":red[does not hold]",
-        ":red[does not hold]",
-    ]  # fmt: skip
+    assert verdicts == [":green[holds]" if number == 2 else ":red[does not hold]" for number in range(5)]
     assert "ALiBi goes from 44.4 to 60.0, against what the chapter finds." in said(page)
     assert "outside" in cells(page, "beside the chapter")[1]["difference"]
 
@@ -223,11 +206,9 @@ def test_opening_the_page_asks_the_quick_probes_alone(probes):
 def test_perplexity_by_position(probes):
     page = press(opened(), "positions.places")
     assert schemes(probes, "places") == [POSITIONS.variants]
-    chart = next(chart for chart in charts(page) if any("position" in row for row in chart.get("curves", [])))
-    points = [row for row in chart["curves"] if row["name"] == "learned" and row["kind"] == "mean"]
-    assert [(row["position"], row["perplexity"]) for row in points[:5]] == [
-        (8, 50.0), (24, 50.0), (40, 50.0), (56, 50.0), (72, 80.0),
-    ]  # fmt: skip
+    chart = chart_with(page, "curves", "position")
+    assert means(chart, "position")["learned"][:5] == [8, 24, 40, 56, 72]
+    assert means(chart, "perplexity")["learned"][:5] == [50.0] * 4 + [80.0]
     assert chart["edge"] == [{"position": 64, "text": "trained up to here"}]
     assert "learned 50.0 and 80.0" in said(page)
     assert "89 windows. Weights: shipped, seed 0." in said(page)
@@ -236,7 +217,7 @@ def test_perplexity_by_position(probes):
 def test_the_rows_that_were_never_trained(probes):
     page = opened()
     assert schemes(probes, "table") == [("learned",)]
-    rows = next(chart["rows"] for chart in charts(page) if "rows" in chart)
+    rows = chart_with(page, "rows", "turned")["rows"]
     assert [row["turned"] for row in rows[62:66]] == [30.0, 30.0, 0.0, 0.0]
     words = said(page)
     assert "The 64 rows that were trained have turned by 30.0° to 30.0°" in words
@@ -253,9 +234,7 @@ def test_a_pair_of_tokens_moved_through_the_window(probes):
     )
     table = cells(page, "spread of the score")
     assert [row["all 512"] for row in table] == ["1.50e−14", "2.000", "2.000", "1.50e−14", "1.50e−14"]
-    chart = next(chart for chart in charts(page) if any("place" in row for row in chart.get("curves", [])))
-    rope = [row["place"] for row in chart["curves"] if row["name"] == "RoPE" and row["kind"] == "mean"]
-    assert rope[:2] == [16, 24]
+    assert means(chart_with(page, "curves", "place"), "place")["RoPE"][:2] == [16, 24]
     choose(page, "positions.distance", "1")
     assert page.query_params["distance"] == "1"
     assert len(given(probes, "diagonals")) == 1, "measured once, looked at often"
@@ -315,7 +294,7 @@ def test_a_probe_that_fails_is_told_in_a_sentence(text, probes_here):
 
 def test_slopes_for_any_number_of_heads(text):
     page = opened(heads="6")
-    slopes = alibi_charts(page)[0]["slopes"]
+    slopes = chart_with(page, "slopes", "name")["slopes"]
     assert [row["name"] for row in slopes] == ["1/4", "1/16", "1/64", "1/256", "1/2", "1/8"]
     assert [row["kind"] for row in slopes] == ["own"] * 4 + ["between"] * 2
     words = said(page)

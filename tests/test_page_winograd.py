@@ -8,7 +8,7 @@ from engine.circuits.results import Score
 from engine.data.languages import shelf
 from engine.probes.results.winograd import Answer
 from engine.runs.store import Store
-from engine.system import device, files
+from engine.system import device
 from lab.sections.winograd import graph as winograd_graph
 from tests import finished
 from tests.apptest import cells, charts, choose, link, open_page, press, rerun, said
@@ -47,11 +47,8 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do():
     assert words.count("There is no such model here.") == 4
     assert "36 words; 960 sentences to train on and 960 held out" in words
     rules = [row["text"] for row in charts(page)[0]["rules"] if row["text"]]
-    assert [rule.replace("\u00a0", " ") for rule in rules] == [
-        "chapter 27.9 %",
-        "chapter 92.7 % and 100.0 %",
-        "chance, 50 %",
-    ]
+    rules = [rule.replace("\u00a0", " ") for rule in rules]
+    assert rules == ["chapter 27.9 %", "chapter 92.7 % and 100.0 %", "chance, 50 %"]
     table = cells(page, "right answers")
     assert [row["chapter"] for row in table] == ["27.9 %", ":gray[–]", "92.7 %", "100.0 %", "50.0 %"]
     assert {row["yours"] for row in table} == {":gray[–]"}
@@ -79,13 +76,8 @@ def test_results_answer_the_guess_over_epochs():
 def test_figures_of_the_chapters_budget_are_judged_in_points():
     measured("winograd-closed", {}, {**SHARES, "two-blocks": (0.9, 0.1, 0.0)}, budget="chapter")
     table = cells(opened(budget="chapter"), "right answers")
-    assert [row["difference"] for row in table] == [
-        ":green[+0.1]",
-        ":gray[–]",
-        ":green[+0.3]",
-        ":red[−10.0 outside]",
-        ":green[+0.0]",
-    ]
+    differences = [row["difference"] for row in table]
+    assert differences == [":green[+0.1]", ":gray[–]", ":green[+0.3]", ":red[−10.0 outside]", ":green[+0.0]"]
 
 
 def test_the_open_version_says_that_its_words_give_it_away():
@@ -107,6 +99,8 @@ def test_a_link_holds_the_readers_words(small, probes_here):
     assert page.selectbox(key="winograd.x").value == "cat"
     assert page.text_area(key="winograd.nouns").value == WORDS["nouns"]
     assert "The words are yours, so nothing is compared with the chapter." in words
+    run = next(run for run in Store().runs() if run.spec.variant == "two-blocks")
+    assert f"Weights: yours, run #{run.id}, {run.spec.budget.steps:,} steps, seed 0" in words
 
 
 @pytest.mark.parametrize(
@@ -166,11 +160,6 @@ def test_a_typed_sentence_fills_the_boxes_and_a_wrong_one_is_explained():
     assert "'ate' is no word of this language" in said(page)
 
 
-def test_two_equal_nouns_are_one_sentence(small, probes_here):
-    page = opened(**WORDS, x="dog", y="dog")
-    assert "Both nouns are 'dog'; choose two that differ." in said(page)
-
-
 # A whole run.
 
 
@@ -210,10 +199,8 @@ def test_every_section_after_its_press_and_after_edits(small, probes_here):
     assert probes_here.names == sorted([*quick, "winograd-circuit", "winograd-effects"])
     graph = next(chart for chart in charts(page) if "edges" in chart)
     assert {row["head"] for row in graph["heads"]} == {f"{b}.{h}" for b in (1, 2) for h in (1, 2, 3, 4)}
-    chosen_edge = page.selectbox(key="winograd.edge").value
-    assert [row["id"] for row in graph["edges"] if row["slot"] == "red"] == [chosen_edge] * len(
-        [row for row in graph["edges"] if row["slot"] == "red"]
-    )
+    costliest = page.selectbox(key="winograd.edge").value
+    assert {row["id"] for row in graph["edges"] if row["slot"] == "red"} == {costliest}
     assert "held-out sentences 100.0 % were right and **" in said(page)
 
     page = choose(page, "winograd.edge", page.selectbox(key="winograd.edge").options[0])
@@ -237,17 +224,21 @@ def test_taking_heads_out_changes_the_accuracy(small, probes_here):
     page = opened(**WORDS)
     before = said(page)
     page = choose(page, "winograd.how", "zero")
-    accuracies = set()
-    for head in "1234":
-        page = choose(page, "winograd.of", head)
-        accuracies.add(next(line for line in said(page).splitlines() if line.startswith("Of 60 held-out")))
+    read = [before, *(said(choose(page, "winograd.of", head)) for head in "1234")]
     assert probes_here.names.count("winograd-ablated") == 4
-    assert len(accuracies | {next(line for line in before.splitlines() if line.startswith("Of 60"))}) > 1
+    shares = {line for words in read for line in words.splitlines() if line.startswith("Of 60 held-out")}
+    assert len(shares) > 1
 
 
-def test_an_edge_that_cannot_be_is_one_sentence(small, probes_here):
-    page = opened(**WORDS, query="3", key="9")
-    assert "The key position is 9, ahead of its query" in said(page)
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"x": "dog", "y": "dog"}, "Both nouns are 'dog'; choose two that differ."),
+        ({"query": "3", "key": "9"}, "The key position is 9, ahead of its query"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_one_sentence(small, probes_here, query, sentence):
+    assert sentence in said(opened(**WORDS, **query))
 
 
 def test_an_edge_of_another_model_is_named_and_replaced(small, probes_here):
@@ -256,8 +247,7 @@ def test_an_edge_of_another_model_is_named_and_replaced(small, probes_here):
 
 
 def test_one_block_has_no_second_hop(small, probes_here):
-    page = opened(**WORDS, model="one-block")
-    page = press(page, "winograd.proof")
+    page = press(opened(**WORDS, model="one-block"), "winograd.proof")
     words = said(page)
     assert "One block has no second hop, so there is no route to tell." in words
     assert "**Block 2**" not in words
@@ -272,10 +262,7 @@ def test_a_shipped_model_is_looked_into_when_none_is_trained(no_reference, weigh
     assert "Weights: shipped" not in said(opened(**WORDS))
 
 
-def test_the_costliest_edge_is_one_that_flips_an_answer(small, probes_here):
-    page = press(opened(**WORDS), "winograd.circuit")
-    page_edges = next(chart for chart in charts(page) if "edges" in chart)["edges"]
-    assert any(row["slot"] == "red" for row in page_edges)
+def test_an_answer_that_names_another_noun_without_the_edge_is_flipped():
     answers = [Answer("tired", "dog", "road", 1.0, 0.0, named, []) for named in ("dog", "road", "dog", "dog")]
     score = Score(1.0, 0.0, 0.0, 1.0, 1)
     look = winograd_graph.Look(0, 1, "decision", "adjective", 0.5, 0.2, True, score, answers[2:])
@@ -304,10 +291,3 @@ def test_seeds_are_trained_and_then_scored(weights, probes_here):
     assert "Scored 5 seeds" in words
     other = opened(**WORDS)
     assert other.button(key="winograd.score").label == "Score 5 seeds"
-
-
-def test_a_run_s_checkpoint_names_whose_it_is(small, probes_here):
-    words = said(opened(**WORDS))
-    run = next(run for run in Store().runs() if run.spec.variant == "two-blocks")
-    assert f"Weights: yours, run #{run.id}, {run.spec.budget.steps:,} steps, seed 0" in words
-    assert files.last_record(Store().directory(run.id))["step"] == run.spec.budget.steps
