@@ -49,8 +49,9 @@ def test_a_new_machine_is_told_what_it_has(store, shakespeare):
 def test_without_the_text_the_page_says_how_to_get_it_and_waits_for_no_network(store, monkeypatch):
     monkeypatch.setattr(corpus, "default_corpus_id", lambda: pytest.fail("that may try the network"))
     page = open_home()
-    assert corpus.TINYSHAKESPEARE_URL in said(page)
-    assert str(paths.DATA / "tinyshakespeare.txt") in said(page)
+    shown = "\n".join(element.value for element in page.markdown)
+    assert plain(corpus.TINYSHAKESPEARE_URL) in shown
+    assert plain(str(paths.DATA / "tinyshakespeare.txt")) in shown
     assert machine(page)[":gray[Text]"] == "Python reference"
 
 

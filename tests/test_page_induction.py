@@ -339,7 +339,8 @@ PAIR = "**a** has a pair: 1.1 looks one token back with 0.70, 2.1 finds what cam
 def test_of_models_of_a_text_each_with_a_pair_is_named(text, probe, monkeypatch, pair, words):
     there = {name: Weights(Path(f"/{name}"), "shipped, seed 0", 0) for name in "ab"}
     monkeypatch.setattr(induction_probe, "text_models", lambda _: there)
-    deep = {"layers": 2, "random": {"previous_token": [[0.7], [0.0]], "prefix_matching": [[0.0], [0.8]]}}
+    heads = {"previous_token": [[0.7], [0.0]], "prefix_matching": [[0.0], [0.8]]}
+    deep = {"layers": 2, "random": heads, "text": heads}
     probe.answers["induction-text"] = lambda **_: in_text(["a", "b"], **deep, pair=pair)
     page = said(pressed(opened(), "text"))
     assert words in page
