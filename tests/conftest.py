@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from engine.chapter import reference
 from engine.data import corpus
 from engine.probes import address, client
 from engine.runs import dispatcher
-from engine.runs.store import open_store
+from engine.runs.store import Store, open_store
 from engine.system import device, paths
 from lab.shell import export
 from tests.browsing import CHROMIUM, browser
@@ -148,6 +149,16 @@ def store(home, monkeypatch):
 
 
 @pytest.fixture
+def full_disk(monkeypatch):
+    """Nothing can be queued any more."""
+
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "submit", full)
+
+
+@pytest.fixture
 def old_runs(home):
     """The ledger and the run folders of two runs of two steps, made by the version of 2026-11-30."""
     shutil.copytree(paths.ROOT / "tests" / "recorded" / "runs", paths.RUNS)
@@ -165,9 +176,9 @@ def text(store, tiny_corpus, no_reference, monkeypatch, probes_here):
 @pytest.fixture
 def taken_away(monkeypatch):
     """Every file that pages drawn from now on offer, by its name; each must be drawn and written."""
-    files = {}
-
     import vl_convert
+
+    files = {}
 
     def kept(name, chart, rows, draw=export.downloads):
         assert vl_convert.vegalite_to_svg(export.on_paper(chart())).startswith("<svg")

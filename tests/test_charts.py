@@ -17,9 +17,7 @@ from lab.charts import axes
 from lab.charts import lines as charts
 from lab.charts.lines import Curve, Frame, Line
 from lab.shell import export
-from lab.shell.chapter import SECTIONS
 from lab.shell.styles import Style
-from tests.apptest import nodes, open_page, sound
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 RULES = ((59.71, False), (248.05, True), (245.91, True), (60.45, False))
@@ -72,14 +70,6 @@ def test_rows_that_are_drawn_leave_the_kept_specification_as_it_was():
     second = charts.line_chart(FRAME, lines())
     assert second["layer"]
     assert "of one chart" not in json.dumps(second)
-
-
-@pytest.mark.parametrize("path", [section.path.stem for section in SECTIONS if section.built])
-def test_every_chart_of_a_page_is_sound_vega_lite_and_holds_no_colour(text, path):
-    """They are compiled without being checked, which takes several times as long."""
-    for drawn in {node.proto.spec for node in nodes(open_page(path)) if node.type == "vega_lite_chart"}:
-        assert sound(json.loads(drawn))
-        assert not HEX.search(drawn)
 
 
 def test_no_colour_stands_in_the_code():

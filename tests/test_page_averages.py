@@ -2,7 +2,6 @@
 
 import math
 import shutil
-import sqlite3
 from dataclasses import replace
 from functools import partial
 
@@ -157,26 +156,21 @@ def test_choices_go_to_the_url_and_mend_a_bad_one(text):
 def test_a_text_that_cannot_be_used_gets_one_sentence(text):
     page = opened(text=request.UPLOAD)
     assert "Bring a text first" in said(page)
-    cases = paths.ROOT / "tests" / "cases"
-    page.file_uploader[0].set_value(("cp1252.txt", (cases / "cp1252.txt").read_bytes(), "text/plain"))
-    rerun(page)
-    assert "0x92 at offset 20008" in said(page)
-    page.file_uploader[0].set_value(
-        (f"{ODD.replace('/', '')}.txt", (cases / "bom_crlf.txt").read_bytes(), "text/plain")
-    )
-    rerun(page)
+
+    def upload(case, name):
+        content = (paths.ROOT / "tests" / "cases" / case).read_bytes()
+        page.file_uploader[0].set_value((name, content, "text/plain"))
+        return said(rerun(page))
+
+    assert "0x92 at offset 20008" in upload("cp1252.txt", "cp1252.txt")
+    upload("bom_crlf.txt", name := f"{ODD.replace('/', '')}.txt")
     assert page.session_state["averages.text"].startswith("upload-")
-    assert f"{ODD.replace('/', '')}.txt" in page.selectbox[0].options
+    assert name in page.selectbox[0].options
     assert not page.button(key="averages.train").disabled
 
 
-def test_a_full_disk_is_told_and_nothing_breaks(text, monkeypatch):
-    def full(*_):
-        raise sqlite3.OperationalError("database or disk is full")
-
-    page = opened()
-    monkeypatch.setattr(Store, "submit", full)
-    page = press(page, "averages.train")
+def test_a_full_disk_is_told_and_nothing_breaks(text, full_disk):
+    page = press(opened(), "averages.train")
     assert "The list of runs cannot be written: database or disk is full." in said(page)
 
 

@@ -1,5 +1,6 @@
 """What all pages of the contents have in common, each opened as seldom as that can be seen."""
 
+import json
 import re
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from engine.system import paths
 from lab.shell import palette
 from lab.shell.chapter import SECTIONS
 from tests import finished
-from tests.apptest import charts, keys, link, nodes, open_page, press, rerun, said, tables
+from tests.apptest import charts, keys, link, nodes, open_page, press, rerun, said, sound, tables
 from tests.test_contracts import allowed, defaults, notices, recorded
 
 SHIPPED = paths.REFERENCE
@@ -69,6 +70,9 @@ def test_it_opens_empty_and_says_what_to_do(name, text):
     assert re.search(r"(No runs yet\. )?Make your two guesses, then (train|measure|compare)\.", said(page))
     assert not notices(page)
     assert page.code, "what it is about is shown as code"
+    for drawn in {node.proto.spec for node in nodes(page) if node.type == "vega_lite_chart"}:
+        assert sound(json.loads(drawn)), "compiled without being checked, which takes several times as long"
+        assert not re.search(r"#[0-9a-fA-F]{3,8}\b", drawn), "a colour that is not the theme's"
     assert {line["yours"] for line in four_columns(page)} <= {":gray[–]"}
     assert open_store().entries() == []
     if name in TRAINED:
@@ -79,7 +83,7 @@ def test_it_opens_empty_and_says_what_to_do(name, text):
 
 
 @pytest.mark.parametrize("name", URLS)
-def test_every_parameter_is_taken_as_it_always_was_and_a_bad_one_is_named(name, text, old_runs):
+def test_every_parameter_is_taken_as_it_always_was_and_a_bad_one_is_named(name, old_runs, text):
     """By its name, with its default, its allowed values and one of them that is not the default."""
     before, runs = URLS[name], Store().runs()
     used, there = defaults(name, before)

@@ -4,7 +4,6 @@ What a run would record is written by the tests; one, tiny, is for real.
 """
 
 import json
-import sqlite3
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -15,7 +14,6 @@ from engine.memory_wall.predictions import Longest, Predictions
 from engine.memory_wall.setting import CHAPTER, GB, MB, WORKSPACE_BYTES, Setting, closed_form
 from engine.runs import dispatcher, wait
 from engine.runs.spec import WallSpec
-from engine.runs.store import Store
 from engine.system import device, files
 from engine.system.errors import Unavailable
 from tests.apptest import cells, charts, choose, means, open_page, press, rerun, said
@@ -295,13 +293,8 @@ def test_a_measurement_that_fails_is_told(store):
     assert not page.button(key=MEASURE).disabled
 
 
-def test_what_cannot_be_written_is_one_line(store, monkeypatch):
-    def full(*_):
-        raise sqlite3.OperationalError("database or disk is full")
-
-    page = opened(**BASE)
-    monkeypatch.setattr(Store, "submit", full)
-    page = press(page, MEASURE)
+def test_what_cannot_be_written_is_one_line(store, full_disk):
+    page = press(opened(**BASE), MEASURE)
     assert "The list of runs cannot be written: database or disk is full." in said(page)
 
 
