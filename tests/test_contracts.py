@@ -67,8 +67,11 @@ def names():
 
 def digest(experiment, budget, variant):
     """Of its run at seed 0."""
-    config, length = experiment.variant(variant).config, experiment.budget(budget, variant)
-    return RunSpec(experiment.id, variant, budget, config, length, "any", SHA256, seed=0).digest
+    return RunSpec(
+        experiment=experiment.id, variant=variant, budget_name=budget, seed=0,
+        config=experiment.variant(variant).config, budget=experiment.budget(budget, variant),
+        corpus="any", corpus_sha256=SHA256,
+    ).digest  # fmt: skip
 
 
 def digests():

@@ -43,6 +43,7 @@ def test_an_empty_page_says_how_long_it_takes_and_what_the_chapter_found(text, m
     monkeypatch.setattr(estimates, "sweep_seconds", lambda specs: 130.0 * len(specs))
     page = opened()
     assert "About 9 min on this machine" in said(page)
+    assert said(page).count("There is no trained model here. Train it above") == 3
     assert [row["text"] for row in charts(page)[0]["rules"] if row["text"]] == [
         "chapter 59.71 and 60.45, after 3,000 steps",
         "chapter about 248 and 246, after 3,000 steps",
@@ -228,10 +229,6 @@ def test_other_pieces_are_named(asked, probes_here):
     probes_here.answers["averages"] = lambda **_: other
     words = said(opened())
     assert f"only the first has “{ODD.replace(' ', '·')}”; only the second has “·dog”" in words
-
-
-def test_without_trained_weights_the_probe_says_so(text):
-    assert said(opened()).count("There is no trained model here. Train it above") == 3
 
 
 def test_whose_weights_are_opened_is_one_policy_with_a_switch(text, asked):

@@ -18,7 +18,7 @@ from lab.sections.ladder import own as ladder_own
 from lab.sections.ladder import parts as ladder_parts
 from lab.shell.styles import style
 from tests import finished
-from tests.apptest import charts, choose, lines, open_page, press, said
+from tests.apptest import chart_with, charts, choose, lines, means, open_page, press, said
 
 # Held out and on the text trained on, at the chapter's budget: near what the chapter has.
 ENDS = {
@@ -123,6 +123,7 @@ def test_dropout_is_compared_at_both_budgets(text):
     measure(text, specs=launch.specs(LADDER.id, "chapter", (0,), text, names))
     page = opened()
     table = lines(page, "budget")
+    assert all(label.endswith(" passes") and "unknown" not in label for label in table)
     quick, chapter = table.values()
     assert (quick["no dropout"], quick["bought"]) == (":gray[–]", ":gray[–]")
     assert (chapter["no dropout"], chapter["bought"]) == ("**38.0**", "**+2.0**")
@@ -234,7 +235,7 @@ def test_every_rung_is_nearest_to_itself():
 # Probes
 
 
-def test_attention_is_linear_and_the_feed_forward_is_not(text, probes_here):
+def test_attention_is_linear_the_feed_forward_is_not_and_layer_norm_keeps_its_promises(text, probes_here):
     page = opened()
     assert probes_here.asked == [("block", {"weights": None})]
     table = lines(page, "part", 2)
@@ -244,19 +245,14 @@ def test_attention_is_linear_and_the_feed_forward_is_not(text, probes_here):
     words = said(page)
     assert "Weights: as torch draws them, seed 0; no trained block is here yet." in words
     assert "they could be one" in words
-    line = next(c["curves"] for c in charts(page) if any("t" in row for row in c.get("curves", [])))
-    assert {row["name"] for row in line} == {"frozen attention", "feed-forward"}
-
-
-def test_layer_norm_keeps_four_promises(text, probes_here):
-    page = opened()
+    assert set(means(chart_with(page, "curves", "t"), "t")) == {"frozen attention", "feed-forward"}
     table = lines(page, "the same tokens")
     assert [row["LayerNorm"] for row in table.values()] == ["**0**"] * 4 + ["computed"]
     training = [row["BatchNorm, training"] for row in table.values()]
     assert all(cell.startswith(":red[") for cell in training)
     assert training[-1] == ":red[refused]"
-    assert "LayerNorm keeps all four" in said(page)
-    assert "Expected more than 1 value per channel" in said(page)
+    assert "LayerNorm keeps all four" in words
+    assert "Expected more than 1 value per channel" in words
 
 
 def test_a_probe_that_fails_says_so(text, probes_here):
@@ -295,8 +291,7 @@ def test_rungs_write_side_by_side(text, probes_here):
     runs += measure(text, specs=[launch.own(LADDER.id, config, "quick", 0, text)])
     for run in runs:
         weights_of(run)
-    page = opened(prompt="ROMEO:", positions="rope")
-    press(page, "ladder.write")
+    page = press(opened(prompt="ROMEO:", positions="rope"), "ladder.write")
     written = [code.value for code in page.code if code.value.startswith("ROMEO:")]
     assert len(written) == 3
     assert all(len(one) > len("ROMEO:") for one in written)

@@ -198,11 +198,6 @@ def schemes(probes, what):
     return [tuple(arguments["weights"]) for arguments in given(probes, what)]
 
 
-def test_opening_the_page_asks_the_quick_probes_alone(probes):
-    opened()
-    assert probes.names == ["positions-diagonals", "positions-order", "positions-table"]
-
-
 def test_perplexity_by_position(probes):
     page = press(opened(), "positions.places")
     assert schemes(probes, "places") == [POSITIONS.variants]
@@ -216,6 +211,7 @@ def test_perplexity_by_position(probes):
 
 def test_the_rows_that_were_never_trained(probes):
     page = opened()
+    assert probes.names == ["positions-diagonals", "positions-order", "positions-table"], "the quick ones"
     assert schemes(probes, "table") == [("learned",)]
     rows = chart_with(page, "rows", "turned")["rows"]
     assert [row["turned"] for row in rows[62:66]] == [30.0, 30.0, 0.0, 0.0]
