@@ -1,5 +1,7 @@
 """Pages under Streamlit's AppTest: open one at a URL, run it again, read what it says."""
 
+from typing import Any
+
 import altair as alt
 import pyarrow
 from streamlit.testing.v1 import AppTest
@@ -15,11 +17,44 @@ def open_page(name, **query):
     return rerun(page)
 
 
+def open_home():
+    """The app's first page, as it is without a file named."""
+    return rerun(AppTest.from_file(str(paths.ROOT / "lab" / "app.py"), default_timeout=60))
+
+
 def rerun(page):
     """The page once more; nothing a reader does may end in an exception."""
     page.run()
     assert not page.exception, [(one.message, one.stack_trace[-3:]) for one in page.exception]
     return page
+
+
+def widget(page, key):
+    """The widget of this key, of whatever kind."""
+    return next(node for node in nodes(page) if getattr(node, "key", None) == key)
+
+
+def press(page, key):
+    """The page after a click on this button."""
+    page.button(key=key).click()
+    return rerun(page)
+
+
+def choose(page, key, value):
+    """The page after a widget was set to a value."""
+    widget(page, key).set_value(value)
+    return rerun(page)
+
+
+def keys(page):
+    """Of all its buttons."""
+    return {button.key for button in page.button}
+
+
+def link(page, name):
+    """What the URL says of a setting; a parameter that the page wrote is a list."""
+    value = page.query_params[name]
+    return value if isinstance(value, str) else value[-1]
 
 
 def said(page):
@@ -52,6 +87,20 @@ def charts(page):
         for node in nodes(page)
         if node.type == "vega_lite_chart"
     ]
+
+
+def chart_with(page, dataset, field):
+    """The datasets of the first chart in which rows of this one have that field."""
+    return next(data for data in charts(page) if any(field in row for row in data.get(dataset, [])))
+
+
+def means(data, field):
+    """The fields of a chart's mean curves: one's values by the curve's name."""
+    found: dict[str, list[Any]] = {}
+    for row in data["curves"]:
+        if row["kind"] == "mean":
+            found.setdefault(row["name"], []).append(row[field])
+    return found
 
 
 def sound(spec):

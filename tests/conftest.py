@@ -2,6 +2,8 @@
 
 import os
 import random
+import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -9,11 +11,14 @@ import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
+from engine.benchmarks import memory
 from engine.chapter import reference
 from engine.data import corpus
 from engine.probes import address, client
 from engine.runs import dispatcher
+from engine.runs.store import Store, open_store
 from engine.system import device, paths
+from lab.shell import export
 from tests.browsing import CHROMIUM, browser
 from tests.probing import Here
 from tests.serving import serve
@@ -93,9 +98,12 @@ def no_reference(tmp_path, monkeypatch):
     folder = tmp_path / "reference"
     folder.mkdir()
     monkeypatch.setattr(paths, "REFERENCE", folder)
-    reference.load.cache_clear()
+    kept = (reference.load, memory.shipped)
+    for read in kept:
+        read.cache_clear()
     yield folder
-    reference.load.cache_clear()
+    for read in kept:
+        read.cache_clear()
 
 
 @pytest.fixture(scope="session")
@@ -132,14 +140,55 @@ def tiny_corpus(home, tiny_text):
 
 
 @pytest.fixture
-def text(tiny_corpus, no_reference, monkeypatch, probes_here):
-    """A small text in place of the chapter's, on a machine that a dispatcher serves; no worker is started."""
+def store(home, monkeypatch):
+    """An empty list of runs, on a machine of two cores that a dispatcher serves."""
     here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
     monkeypatch.setattr(device, "describe", lambda: here)
+    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
+    return open_store()
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Nothing can be queued any more."""
+
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "submit", full)
+
+
+@pytest.fixture
+def old_runs(home):
+    """The ledger and the run folders of two runs of two steps, made by the version of 2026-11-30."""
+    shutil.copytree(paths.ROOT / "tests" / "recorded" / "runs", paths.RUNS)
+    return paths.RUNS
+
+
+@pytest.fixture
+def text(store, tiny_corpus, no_reference, monkeypatch, probes_here):
+    """A small text in place of the chapter's, on that machine; nothing is shipped, no worker is started."""
     monkeypatch.setattr(corpus, "TINYSHAKESPEARE_SHA256", corpus.sha256_of(tiny_corpus))
     monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
-    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
     return tiny_corpus
+
+
+@pytest.fixture
+def taken_away(monkeypatch):
+    """Every file that pages drawn from now on offer, by its name; each must be drawn and written."""
+    import vl_convert
+
+    files = {}
+
+    def kept(name, chart, rows, draw=export.downloads):
+        assert vl_convert.vegalite_to_svg(export.on_paper(chart())).startswith("<svg")
+        header, *numbers = rows()
+        assert {len(row) for row in numbers} <= {len(header)}
+        files[name] = header, numbers
+        draw(name, chart, rows)
+
+    monkeypatch.setattr(export, "downloads", kept)
+    return files
 
 
 @pytest.fixture

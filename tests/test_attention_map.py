@@ -9,7 +9,7 @@ import pytest
 from lab.charts.maps import figure as attention_map
 from lab.charts.maps import strip as attention_strip
 from lab.charts.maps import twin
-from lab.charts.maps.panel import Panel, effective_tokens, entropy, labels, scores_panel, weights_panel
+from lab.charts.maps.panel import Panel, entropy, labels, scores_panel, weights_panel
 from lab.charts.maps.sentences import matrix_table, number, row_table, sentence
 from lab.shell import export
 from lab.shell.palette import MASK_OPACITY, NAMES, palette
@@ -44,17 +44,15 @@ def colours(trace):
     return [colour for _, colour in trace.colorscale]
 
 
-def test_labels_carry_their_index_and_what_is_invisible_is_seen():
-    assert labels(PIECES) == ("·the (0)", "·king (1)", "¶ (2)", "·the (3)", "<b> (4)")
-
-
 def test_rows_are_queries_from_top_to_bottom_and_both_axes_say_so(weights):
     figure = attention_map.figure(weights, LIGHT)
     assert list(figure.layout.yaxis.range) == [T - 0.5, -0.5]
     assert list(figure.layout.xaxis.range) == [-0.5, T - 0.5]
     assert figure.layout.xaxis.side == "top"
     assert figure.layout.annotations[0].text.split() == ["query", "↓", "key", "→"]
-    assert figure.data[0].y[0] == "·the (0)"
+    assert tuple(figure.data[0].y) == ("·the (0)", "·king (1)", "¶ (2)", "·the (3)", "&lt;b&gt; (4)")
+    marked = attention_map.figure(weights, LIGHT, marked=4).layout.yaxis.ticktext[4]
+    assert marked == "<b>&lt;b&gt; (4)</b>", "a piece is no markup of the drawing"
 
 
 @pytest.mark.parametrize("colors", [LIGHT, DARK])
@@ -111,16 +109,12 @@ def test_pointing_at_a_cell_tells_tokens_weight_score_entropy_and_effective_toke
         "row entropy, nats %{customdata[2]:.2f}<br>effective tokens %{customdata[3]:.1f}<br>"
         "tokens visible %{customdata[4]:d}<extra></extra>"
     )
+    uniform = entropy(np.array([[0.25] * 4, [0, 1, 0, 0]], np.float32))
+    np.testing.assert_allclose(uniform, [math.log(4), 0], atol=1e-6)
     told = cells.customdata[4, 2]
     row = WEIGHTS[0, 4].astype(float)
     nats = -(row * np.log(row)).sum()
     np.testing.assert_allclose(told, [row[2], SCORES[0, 4, 2], nats, math.exp(nats), 5], rtol=1e-4)
-
-
-def test_a_piece_is_no_markup_of_the_drawing(weights):
-    figure = attention_map.figure(weights, LIGHT, marked=4)
-    assert figure.data[0].x[4] == "&lt;b&gt; (4)"
-    assert figure.layout.yaxis.ticktext[4] == "<b>&lt;b&gt; (4)</b>"
 
 
 def test_the_marked_row_is_outlined_up_to_the_mask(weights):
@@ -128,12 +122,6 @@ def test_the_marked_row_is_outlined_up_to_the_mask(weights):
     assert (outline.x0, outline.x1, outline.y0, outline.y1) == (-0.5, 2.5, 1.5, 2.5)
     assert (outline.line.width, outline.line.color) == (1.75, LIGHT.ink)
     assert not attention_map.figure(weights, LIGHT).layout.shapes
-
-
-def test_entropy_of_uniform_and_one_hot_rows():
-    rows = np.array([[0.25] * 4, [0, 1, 0, 0]], np.float32)
-    np.testing.assert_allclose(entropy(rows), [math.log(4), 0], atol=1e-6)
-    np.testing.assert_allclose(effective_tokens(rows), [4, 1], atol=1e-5)
 
 
 def test_stages_come_as_thumbnails_and_several_can_be_chosen():
@@ -149,9 +137,8 @@ def test_stages_come_as_thumbnails_and_several_can_be_chosen():
 
 @pytest.mark.parametrize("number_of_heads", [1, 4, 12, 32])
 def test_a_strip_keeps_its_width(number_of_heads):
-    panels = {
-        str(head): weights_panel(PIECES, WEIGHTS[0], SCORES[0], AHEAD) for head in range(number_of_heads)
-    }
+    panel = weights_panel(PIECES, WEIGHTS[0], SCORES[0], AHEAD)
+    panels = {str(head): panel for head in range(number_of_heads)}
     strip = attention_strip.strip(panels, (), LIGHT)
     domains = [strip.layout[f"xaxis{place}"].domain for place in range(1, number_of_heads + 1)]
     assert all(start < end <= 1 for start, end in domains)
@@ -211,9 +198,6 @@ def test_scores_in_words(scores):
     assert "the only score is" in sentence(scores, 0)
     mixed = Panel("scores", SCORES[0], labels(PIECES), ("0", "1", "2", "3", "4"), across="channel")
     assert "the numbers run from" in sentence(mixed, 0)
-
-
-def test_numbers_have_a_true_minus_and_no_minus_nothing():
     assert [number(-0.001), number(-1.5), number(1234.5, 0)] == ["0.00", "−1.50", "1,234"]
 
 

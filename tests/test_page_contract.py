@@ -1,24 +1,22 @@
 """What all pages of the contents have in common, each opened as seldom as that can be seen."""
 
+import json
 import re
 from types import SimpleNamespace
 
 import pytest
 import streamlit as st
-import vl_convert
-from streamlit.testing.v1 import AppTest
 
 from engine.chapter import reference
 from engine.chapter.experiments import EXPERIMENTS
 from engine.data import corpus
 from engine.runs.store import Store, open_store
 from engine.system import paths
-from lab.shell import export, palette
+from lab.shell import palette
 from lab.shell.chapter import SECTIONS
-from lab.words import plain
 from tests import finished
-from tests.apptest import charts, nodes, open_page, rerun, said, tables
-from tests.test_contracts import allowed, defaults, notices, old_runs, recorded  # noqa: F401 - a fixture
+from tests.apptest import charts, keys, link, nodes, open_page, press, rerun, said, sound, tables
+from tests.test_contracts import allowed, defaults, notices, recorded
 
 SHIPPED = paths.REFERENCE
 URLS = recorded("urls")
@@ -64,15 +62,6 @@ def ran(experiment, text, *budget, **more):
     return finished.runs(experiment, None if experiment.language else text, *budget, **more)
 
 
-def pressed(page, name, key):
-    page.button(key=f"{name}.{key}").click()
-    return rerun(page)
-
-
-def keys(page):
-    return {button.key for button in page.button}
-
-
 @pytest.mark.parametrize("name", BUILT)
 def test_it_opens_empty_and_says_what_to_do(name, text):
     page, section = open_page(name), BUILT[name]
@@ -81,6 +70,9 @@ def test_it_opens_empty_and_says_what_to_do(name, text):
     assert re.search(r"(No runs yet\. )?Make your two guesses, then (train|measure|compare)\.", said(page))
     assert not notices(page)
     assert page.code, "what it is about is shown as code"
+    for drawn in {node.proto.spec for node in nodes(page) if node.type == "vega_lite_chart"}:
+        assert sound(json.loads(drawn)), "compiled without being checked, which takes several times as long"
+        assert not re.search(r"#[0-9a-fA-F]{3,8}\b", drawn), "a colour that is not the theme's"
     assert {line["yours"] for line in four_columns(page)} <= {":gray[–]"}
     assert open_store().entries() == []
     if name in TRAINED:
@@ -91,7 +83,7 @@ def test_it_opens_empty_and_says_what_to_do(name, text):
 
 
 @pytest.mark.parametrize("name", URLS)
-def test_every_parameter_is_taken_as_it_always_was_and_a_bad_one_is_named(name, text, old_runs):  # noqa: F811
+def test_every_parameter_is_taken_as_it_always_was_and_a_bad_one_is_named(name, old_runs, text):
     """By its name, with its default, its allowed values and one of them that is not the default."""
     before, runs = URLS[name], Store().runs()
     used, there = defaults(name, before)
@@ -102,13 +94,8 @@ def test_every_parameter_is_taken_as_it_always_was_and_a_bad_one_is_named(name, 
     others = {parameter: one["sample"] for parameter, one in before.items() if one["sample"] is not None}
     page = open_page(name, **others)
     assert set(others).isdisjoint(notices(page))
-    assert {parameter: _in_url(page, parameter) for parameter in others} == others
+    assert {parameter: link(page, parameter) for parameter in others} == others
     assert Store().runs() == runs, "a link starts nothing"
-
-
-def _in_url(page, name):
-    value = page.query_params[name]
-    return value if isinstance(value, str) else value[-1]
 
 
 def _words(allowed_):
@@ -122,7 +109,7 @@ def test_one_button_queues_cancels_and_resumes_ones_own_runs(name, text):
     (done,) = ran(experiment, text, variants=[first])
     page = open_page(name)
     assert re.search(r"1 of \d+ runs are measured", said(page))
-    pressed(page, name, "train")
+    press(page, f"{name}.train")
     queued = store.runs(states=["queued"])
     assert {run.spec.variant for run in queued} >= set(experiment.variants) - {first}
     assert done.digest not in {run.digest for run in queued}, "only what is missing is trained"
@@ -131,7 +118,7 @@ def test_one_button_queues_cancels_and_resumes_ones_own_runs(name, text):
     assert f"{name}.train" not in keys(page)
     assert "Queued, next in turn" in said(page)
 
-    pressed(page, name, "cancel")
+    press(page, f"{name}.cancel")
     assert {run.state for run in store.runs()} == {"done", "cancelled"}
     assert "Cancelled by you before it started" in said(page)
     assert f"{name}.train" in keys(page)
@@ -140,12 +127,14 @@ def test_one_button_queues_cancels_and_resumes_ones_own_runs(name, text):
     rerun(page)
     assert page.button(key=f"{name}.cancel").disabled, "another reader's runs are watched, not ended"
     assert re.search(r"Running: .*step 2 of", said(page))
+    assert "Your guesses are answered here" in said(page)
+    assert charts(page)[0]["done"][0]["to"] > 0, "the axis is the progress bar"
     store.advance(others.id, "running", "interrupted")
     assert f"{name}.resume" not in keys(rerun(page))
 
     (mine,) = ran(experiment, text, state="interrupted", variants=[first], last=2, every=1)
     assert "Interrupted. Resume from step 2" in said(rerun(page))
-    pressed(page, name, "resume")
+    press(page, f"{name}.resume")
     assert [(run.state, run.attempt) for run in (store.get(mine.id), store.get(others.id))] == [
         ("queued", 2),
         ("interrupted", 1),
@@ -155,18 +144,12 @@ def test_one_button_queues_cancels_and_resumes_ones_own_runs(name, text):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_a_quick_sweep_is_shown_not_judged_taken_away_and_found_again(name, text, monkeypatch):
-    experiment, files = TRAINED[name], {}
-
-    def kept(file, chart, rows, draw=export.downloads):
-        assert file not in files, "two of its files would have one name"
-        files[file] = chart, rows
-        draw(file, chart, rows)
-
+def test_a_quick_sweep_is_shown_not_judged_taken_away_and_found_again(name, text, taken_away):
+    experiment = TRAINED[name]
     ran(experiment, text)
-    with monkeypatch.context() as patch:
-        patch.setattr(export, "downloads", kept)
-        page = open_page(name, **samples(name, "version"))
+    page = open_page(name, **samples(name, "version"))
+    assert len(page.get("download_button")) == 3 * len(taken_away) > 0, "each file has a name of its own"
+    assert any(len(rows) >= len(experiment.variants) for _, rows in taken_away.values())
     assert any("**" in cell for rows in tables(page) for line in rows for cell in line.values())
     assert any(row.get("kind") == "mean" for chart in charts(page) for row in chart.get("curves", []))
     lines = four_columns(page)
@@ -174,17 +157,21 @@ def test_a_quick_sweep_is_shown_not_judged_taken_away_and_found_again(name, text
     if experiment.chapter:
         assert any("**" in line["yours"] for line in lines)
         assert "so grey differences are not comparable" in said(page)
+        assert f"cannot show {experiment.hides}" in said(page)
 
-    assert files
-    for chart, rows in files.values():
-        assert vl_convert.vegalite_to_svg(export.on_paper(chart())).startswith("<svg")
-        header, *numbers = rows()
-        assert {len(row) for row in numbers} <= {len(header)}
-        assert export.csv_text([header]).strip()
-    assert any(len(list(rows())) > len(experiment.variants) for _, rows in files.values())
+    again = {parameter: link(page, parameter) for parameter in page.query_params}
+    assert written(open_page(name, **again)) == written(page)
 
-    link = {parameter: _in_url(page, parameter) for parameter in page.query_params}
-    assert written(open_page(name, **link)) == written(page)
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_shipped_reference_is_never_shown_as_the_readers_own(name, text, no_reference):
+    finished.ship(no_reference, TRAINED[name])
+    page = open_page(name, budget="chapter")
+    lines = four_columns(page)
+    assert {line["yours"] for line in lines} <= {":gray[–]"}
+    if TRAINED[name].chapter:
+        assert "Reference: shipped runs, CPU, 2 cores, 2026-01-02." in said(page)
+        assert any("±" in line["reference"] for line in lines)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -257,11 +244,3 @@ for name, others in pages.items():
     run(page, name)
     print(name, min(run(page, name) for _ in range(2)))
 """
-
-
-def test_home_opens_on_an_empty_machine(text):
-    page = AppTest.from_file(str(paths.ROOT / "lab" / "app.py"), default_timeout=60)
-    rerun(page)
-    links = [link.proto.label for link in page.get("page_link")]
-    titles = [f":primary[{plain(section.title)}]" for section in BUILT.values()]
-    assert [title for title in titles if title not in links] == []

@@ -3,29 +3,20 @@
 from dataclasses import replace
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from engine.chapter.experiments import AVERAGES, VARIANTS
 from engine.data import corpus
 from engine.runs import dispatcher, estimates
-from engine.runs.store import Store
-from engine.system import device, paths
+from engine.system import paths
 from lab.sections.home import chart
 from lab.sections.home import state as home_state
 from lab.shell.chapter import SECTIONS, section
 from lab.words import plain
 from tests import finished
-from tests.apptest import sound
-from tests.test_page_runs import SPEC, add, texts
+from tests.apptest import open_home, said, sound
+from tests.test_page_runs import SPEC, add
 
-HERE = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
-
-
-@pytest.fixture
-def store(home, no_reference, monkeypatch):
-    monkeypatch.setattr(device, "describe", lambda: HERE)
-    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
-    return Store()
+pytestmark = pytest.mark.usefixtures("no_reference")
 
 
 @pytest.fixture
@@ -37,12 +28,6 @@ def shakespeare(monkeypatch):
     monkeypatch.setattr(estimates, "sweep_seconds", lambda specs: 41.0)
 
 
-def opened():
-    page = AppTest.from_file(str(paths.ROOT / "lab" / "app.py"), default_timeout=20).run()
-    assert not page.exception
-    return page
-
-
 def machine(page):
     return dict(page.table[0].value.itertuples(index=False))
 
@@ -52,32 +37,33 @@ def of(variant, seed=0, **more):
 
 
 def test_a_new_machine_is_told_what_it_has(store, shakespeare):
-    page = opened()
+    page = open_home()
     rows = machine(page)
     assert rows[":gray[Device]"] == plain("CPU, 2 cores")
     assert rows[":gray[Tokens]"] == plain("459,792 (the chapter: 459,760)")
     assert rows[":gray[Runs]"] == "none yet"
-    assert "The quick budget takes under a minute." in texts(page)
+    assert "The quick budget takes under a minute." in said(page)
     assert not any(":orange[" in element.value for element in page.markdown)
 
 
 def test_without_the_text_the_page_says_how_to_get_it_and_waits_for_no_network(store, monkeypatch):
     monkeypatch.setattr(corpus, "default_corpus_id", lambda: pytest.fail("that may try the network"))
-    page = opened()
-    assert plain(corpus.TINYSHAKESPEARE_URL) in texts(page)
-    assert plain(str(paths.DATA / "tinyshakespeare.txt")) in texts(page)
+    page = open_home()
+    shown = "\n".join(element.value for element in page.markdown)
+    assert plain(corpus.TINYSHAKESPEARE_URL) in shown
+    assert plain(str(paths.DATA / "tinyshakespeare.txt")) in shown
     assert machine(page)[":gray[Text]"] == "Python reference"
 
 
 def test_a_wrong_file_in_the_texts_place_is_named(store):
     paths.DATA.mkdir()
     (paths.DATA / "tinyshakespeare.txt").write_text("something else")
-    assert plain("is not Tiny Shakespeare") in machine(opened())[":gray[Text]"]
+    assert plain("is not Tiny Shakespeare") in machine(open_home())[":gray[Text]"]
 
 
 def test_without_a_dispatcher_it_says_what_to_do(store, monkeypatch):
     monkeypatch.setattr(dispatcher, "running", lambda root=None: False)
-    assert "`python -m lab`" in texts(opened())
+    assert "`python -m lab`" in said(open_home())
 
 
 def test_the_ladder_shows_whose_figure_is_whose(store, no_reference):
@@ -87,7 +73,7 @@ def test_the_ladder_shows_whose_figure_is_whose(store, no_reference):
     quick = of("average", budget_name="quick", budget=AVERAGES.budget("quick"))
     add(store, "done", quick, measured={chart.METRIC: 400.0})
     add(store, "done", of("average-added", corpus_sha256="0" * 64), measured={chart.METRIC: 9.0})
-    assert opened().get("vega_lite_chart")
+    assert open_home().get("vega_lite_chart")
     spec = chart.spec(chart.rungs(store.runs()))
     marks = {(mark["name"], mark["kind"]): mark["value"] for mark in spec["datasets"]["marks"]}
     assert sound(spec)
@@ -102,17 +88,17 @@ def test_the_ladder_shows_whose_figure_is_whose(store, no_reference):
 
 
 def test_the_chapters_map_links_to_what_is_built_only(store):
-    page = opened()
-    text = texts(page)
+    page = open_home()
+    text = said(page)
     links = [link.proto.label for link in page.get("page_link")]
     for entry in SECTIONS:
         linked = f":primary[{plain(entry.title)}]" in links
         assert linked == entry.built
-        assert plain(entry.question) in text
+        assert entry.question in text
     assert text.count("not built yet") == sum(not entry.built for entry in SECTIONS)
 
 
-def test_a_sections_state_follows_its_runs(store, no_reference):
+def test_a_sections_state_follows_its_runs(store):
     entry = section("averages.py")
 
     def state():

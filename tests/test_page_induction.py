@@ -4,31 +4,24 @@ Most of it on stand-ins for what the probes find; one test trains two tiny model
 """
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from engine.chapter.definitions import ACCURACY
 from engine.chapter.language_experiments import INDUCTION
 from engine.circuits.results import Head
 from engine.probes.results.induction import Without
-from engine.runs import estimates, trainer
+from engine.runs import estimates
 from engine.runs.store import Store
 from engine.system import device
 from engine.system.errors import Unavailable
-from lab.sections.induction import ablation as induction_ablation
-from lab.sections.induction import formation as induction_formation
-from lab.sections.induction import maps as induction_maps
-from lab.sections.induction import parts
 from lab.sections.induction import probe as induction_probe
-from lab.sections.induction import text as induction_text
 from lab.sections.induction.parts import LOSS, SCORE, rise
-from lab.shell import export
 from lab.weights import Weights
 from tests import finished
-from tests.apptest import cells, charts, lines, open_page, rerun, said
+from tests.apptest import cells, charts, choose, lines, means, open_page, press, rerun, said, widget
 from tests.induction_runs import (
     ENDS,
     LAST,
@@ -42,14 +35,13 @@ from tests.induction_runs import (
     measure,
 )
 
-
-def opened(**query):
-    return open_page("induction", **query)
+opened = partial(open_page, "induction")
 
 
-def pressed(page, name):
-    page.button(key=f"induction.{name}").click()
-    return rerun(page)
+def pressed(page, *names):
+    for name in names:
+        page = press(page, f"induction.{name}")
+    return page
 
 
 @pytest.fixture
@@ -70,12 +62,6 @@ def probe(probes_here):
 
 def test_an_empty_page_has_its_frame_and_says_what_to_do(text, probe):
     page = opened()
-    assert [header.value for header in page.header] == [
-        "When does it form?",
-        "Ablate either, and what is left?",
-        "Does it always form?",
-        "And in a model of real text?",
-    ]
     words = said(page)
     assert "The chapter only points here" in words
     assert "Elhage et al. 2021 and Olsson et al. 2022" in words
@@ -86,30 +72,20 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text, probe):
     assert not probe.asked
 
 
-def test_running_models_are_drawn_as_far_as_they_are(text):
-    measure(state="running", last=200)
-    page = opened()
-    assert f"Running: step 200 of {LAST}" in said(page)
-    assert "Your guesses are answered here when every model has ended." in said(page)
-    accuracy, loss, score = charts(page)
-    for chart, metric in ((accuracy, ACCURACY), (loss, LOSS), (score, SCORE)):
-        rows = [row for row in chart["curves"] if row["kind"] == "mean"]
-        assert {(row["name"], row["slot"]) for row in rows} == {("one layer", "green"), ("two layers", "ink")}
-        assert max(row["step"] for row in rows) == 200
-        assert metric in rows[0]
-
-
 def test_finished_models_answer_the_guesses(text, probe):
     measure(seeds=(0, 1))
     page = opened(seeds="0,1", repeat="yes", how="gradual")
+    for drawn, metric in zip(charts(page), (ACCURACY, LOSS, SCORE), strict=True):
+        assert {name: len(values) > 1 for name, values in means(drawn, metric).items()} == {
+            "one layer": True, "two layers": True
+        }  # fmt: skip
+        assert {row["slot"] for row in drawn["curves"]} == {"green", "ink"}
     rows = lines(page, "model")
     assert rows["one layer, yours"]["second half right"].startswith("**6.5 %** :gray[±")
     assert rows["two layers, yours"]["in-context score"].startswith("**−4.10**")
     words = said(page)
-    assert (
-        "You guessed *nearly all*. One layer names **6.5 %** of the second half, two layers **98.5 %**"
-        in words
-    )
+    assert "You guessed *nearly all*. One layer names **6.5 %** of the second half" in words
+    assert "two layers **98.5 %**" in words
     assert "names 1.0 %: 5.5 points less, so it stays within 10 points of that" in words
     assert "You guessed *gradually*. In two layers it comes **all at once**" in words
     assert "within 60 to 60 steps, by seed" in words
@@ -179,8 +155,7 @@ def test_scrubbing_takes_scores_maps_and_words_along(text, probe):
     assert table[":gray[all alike]"]["previous token"] == ":gray[0.06]"
     assert "1.1 looks one token back with a mean weight of 0.60" in said(page)
     assert "The token before it gets **0.90**" in said(page)
-    page.select_slider(key="induction.at").set_value(200)
-    rerun(page)
+    choose(page, "induction.at", 200)
     assert page.query_params["at"] == "200"
     assert lines(page, "head, step 200")["1.1"]["previous token"] == "0.06"
     words = said(page)
@@ -188,8 +163,7 @@ def test_scrubbing_takes_scores_maps_and_words_along(text, probe):
     assert "No pair stands at this step." in words
     assert "The token before it gets **0.90**" not in words
     assert charts(page)[3]["here"] == [{"step": 200}]
-    page.select_slider(key="induction.at").set_value(LAST)
-    rerun(page)
+    choose(page, "induction.at", LAST)
     assert "The token before it gets **0.90**" in said(page)
 
 
@@ -205,39 +179,28 @@ def test_the_two_maps_stand_side_by_side_with_sentence_and_table(text, probe):
     tables = [cells(page, "key", place) for place in (0, 1)]
     assert tables[0][0]["key"] == "bi (14)"
     assert len(tables[1]) == 5
-    page.segmented_control(key="induction.period").set_value(11)
-    rerun(page)
+    choose(page, "induction.period", 11)
     assert [given["period"] for name, given in probe.asked if name == "induction-maps"] == [12, 11]
     assert "what came after *bu* the first time, da (5), gets **0.00**" in said(page)
-    page.selectbox(key="induction.left").set_value("2.4")
-    rerun(page)
+    choose(page, "induction.left", "2.4")
     assert page.query_params["left"] == "2.4"
     assert ":gray[●] 2.4 :gray[step 300]" in said(page)
-    page.selectbox(key="induction.right").set_value("2.4")  # one head on both sides
-    rerun(page)
+    choose(page, "induction.right", "2.4")  # one head on both sides
     assert said(page).count(":gray[●] 2.4 :gray[step 300]") == 2
 
 
-def test_a_map_is_the_document_and_its_mask_is_the_future():
-    document = maps(8)
-    shown = induction_maps.panel(document, 300, [0, 0])
-    assert shown.values.shape == (16, 16)
-    assert np.array_equal(shown.masked, np.triu(np.ones((16, 16), bool), 1))
-    assert shown.values[5].tolist() == pytest.approx([0, 0, 0, 0, 0.9, 0.1, *[0] * 10])
-    assert induction_maps.panel(document, 280, [0, 0]).values[3, :4].tolist() == pytest.approx([0.25] * 4)
-
-
-def test_a_model_without_a_pair_says_why(text, probe, monkeypatch):
+def test_a_model_without_a_pair_says_why(text, probe):
     low = {"previous_token": [[0.3, 0.1]], "prefix_matching": [[0.05, 0.06]]}
     without_pairs = {"scores": [low] * len(STEPS), "pairs": [None] * len(STEPS)}
-    one_layer = formation(None, **NO_ROLES, **without_pairs)
-    assert "There is no later layer here, so none can." in induction_formation.formed_words(one_layer, None)
-    assert "the highest scores are 0.30 and 0.06" in induction_formation.formed_words(one_layer, None)
-    assert induction_maps.best(one_layer, "previous_token") == (0, 0)
-    assert induction_maps.best(one_layer, "prefix_matching") == (0, 1)
-    assert induction_formation.sharing(one_layer) == ""
-    without = ablation(**NO_ROLES, sets={})
-    assert "No pair stands in this model" in induction_ablation.words(without)
+    probe.answers["induction-formation"] = lambda **_: formation(None, **NO_ROLES, **without_pairs)
+    probe.answers["induction-ablate"] = lambda **_: ablation(**NO_ROLES, sets={})
+    measure()
+    words = said(pressed(opened(), "find", "ablate"))
+    assert "There is no later layer here, so none can." in words
+    assert "the highest scores are 0.30 and 0.06" in words
+    assert f":gray[●] 1.1 :gray[step {LAST}]" in words
+    assert f":gray[●] 1.2 :gray[step {LAST}]" in words
+    assert "No pair stands in this model" in words
 
 
 def test_the_reader_chooses_whom_to_look_into(text, probe):
@@ -282,8 +245,7 @@ def test_what_cannot_be_measured_is_told(text, probes_here):
     measure()
     probes_here.answers |= dict.fromkeys(("induction-formation", "induction-ablate"), refused)
     page = opened()
-    for name in ("find", "ablate", "steps"):
-        page = pressed(page, name)
+    page = pressed(page, "find", "ablate", "steps")
     assert said(page).count("It could not be measured: no room") == 3
 
 
@@ -293,7 +255,7 @@ def test_what_cannot_be_measured_is_told(text, probes_here):
 def test_ablation_names_what_is_left_and_who_shares_the_work(text, probe):
     measure()
     page = opened()
-    assert page.button(key="induction.ablate").help == "Takes about 2 s."
+    assert widget(page, "induction.ablate").help == "Takes about 2 s."
     page = pressed(page, "ablate")
     rows = lines(page, "taken away")
     assert rows["nothing taken away"]["zero"] == "**99.0 %**"
@@ -301,9 +263,7 @@ def test_ablation_names_what_is_left_and_who_shares_the_work(text, probe):
     assert rows["all that find what came after: 2.2"]["mean"] == ":red[4.0 %]"
     assert rows["1.2"]["zero"] == "95.0 %"
     words = said(page)
-    assert (
-        "Without the one that matters most, :blue[●] 1.1, **60.0 %** are left: it does more than any" in words
-    )
+    assert "Without the one that matters most, :blue[●] 1.1, **60.0 %** are left: it does more than" in words
     assert "One after another, the highest score first: 60.0 %, 5.0 %." in words
     assert "It is one head, :violet[●] 2.2." in words
     assert "Without all others **98.5 %** are left" in words
@@ -312,11 +272,12 @@ def test_ablation_names_what_is_left_and_who_shares_the_work(text, probe):
     assert [row["at"] for row in dots["levels"]] == [0.99, 0.01]
 
 
-def test_heads_of_the_readers_are_taken_away_together(text, probe):
+def test_heads_of_the_readers_are_taken_away_together_and_figures_as_files(text, probe, taken_away):
     measure()
-    page = pressed(opened(), "ablate")
-    page.pills(key="induction.heads").set_value(["1.2", "2.4"])
-    rerun(page)
+    page = pressed(opened(), "find", "ablate")
+    assert len(taken_away["induction-formation"][1]) == 8 * len(STEPS)
+    assert len(taken_away["induction-ablation"][1]) == 1 + 3 + 8
+    choose(page, "induction.heads", ["1.2", "2.4"])
     assert page.query_params["heads"] == "1.2,2.4"
     assert probe.asked[-1][1]["heads"] == [Head(0, 1), Head(1, 3)]
     (own,) = (row for row in cells(page, "taken away") if "yours: 1.2 and 2.4" in row["taken away"])
@@ -324,13 +285,19 @@ def test_heads_of_the_readers_are_taken_away_together(text, probe):
     assert {row["slot"] for row in charts(page)[-1]["dots"]} == {"blue", "violet", "gray", "sky"}
 
 
-def test_shared_work_and_a_whole_layer_are_said():
-    found = ablation()
-    found.single[0] = replace(found.single[0], zero=0.98)
-    assert "the two share the work, and none is needed alone" in induction_ablation.words(found)
-    found.sets["previous"] = replace(found.sets["previous"], heads=[Head(0, h) for h in range(4)])
-    found.growing["previous"] *= 2
-    assert "They are all of layer 1" in induction_ablation.words(found)
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [(False, "the two share the work, and none is needed alone"), (True, "They are all of layer 1")],
+)
+def test_shared_work_and_a_whole_layer_are_said(text, probe, layer, words):
+    shared = ablation()
+    shared.single[0] = replace(shared.single[0], zero=0.98)
+    if layer:
+        shared.sets["previous"] = replace(shared.sets["previous"], heads=[Head(0, h) for h in range(4)])
+        shared.growing["previous"] *= 2
+    probe.answers["induction-ablate"] = lambda **_: shared
+    measure()
+    assert words in said(pressed(opened(), "ablate"))
 
 
 def test_seeds_stand_in_a_table_and_the_steps_are_looked_for_when_asked(text, probe):
@@ -360,60 +327,37 @@ def test_models_of_shakespeare_are_asked_and_none_with_a_pair_is_said_plainly(te
     assert "highest previous-token score of all is 0.21, the highest prefix-matching score 0.01" in words
     assert "Weights: shipped, seed 0." in words
     assert cells(page, "model, head")[0]["previous, random"] == "**0.21**"
-    deep = {
-        "layers": 2,
-        "random": {"previous_token": [[0.7], [0.0]], "prefix_matching": [[0.0], [0.8]]},
-    }
-    two = in_text(["a", "b"], **deep, pair=[[0, 0], [1, 0]])
-    told = induction_text.words(two)
-    assert "**a** has a pair: 1.1 looks one token back with 0.70, 2.1 finds what came after with 0.80" in told
-    assert "1 of 2 has one layer" in told
-    two = in_text(["a", "b"], **deep)
-    assert "**No such pair** in any of these 2 models." in induction_text.words(two)
-    assert "More than one layer, and still no pair: *a*." in induction_text.words(two)
 
 
-def test_shipped_models_of_a_text_are_found_and_those_without_heads_left_out(home):
-    found = AppTest.from_function(_text_models).run().session_state["found"]
-    assert "one head added, with positions" in found
-    assert all(one.path.exists() for one in found.values())
-    assert not any("average" in name for name in found)
+PAIR = "**a** has a pair: 1.1 looks one token back with 0.70, 2.1 finds what came after with 0.80"
 
 
-def _text_models():
-    import streamlit as st
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [([[0, 0], [1, 0]], PAIR), (None, "More than one layer, and still no pair: *a*.")],
+)
+def test_of_models_of_a_text_each_with_a_pair_is_named(text, probe, monkeypatch, pair, words):
+    there = {name: Weights(Path(f"/{name}"), "shipped, seed 0", 0) for name in "ab"}
+    monkeypatch.setattr(induction_probe, "text_models", lambda _: there)
+    heads = {"previous_token": [[0.7], [0.0]], "prefix_matching": [[0.0], [0.8]]}
+    deep = {"layers": 2, "random": heads, "text": heads}
+    probe.answers["induction-text"] = lambda **_: in_text(["a", "b"], **deep, pair=pair)
+    page = said(pressed(opened(), "text"))
+    assert words in page
+    assert ("1 of 2 has one layer" in page) == bool(pair)
 
-    from lab.sections.induction import probe
 
-    st.session_state["found"] = probe.text_models("key")
+def test_shipped_models_of_a_text_are_asked_and_those_without_heads_left_out(store, probe):
+    words = said(pressed(opened(), "text"))
+    ((_, arguments),) = probe.asked
+    models = arguments["models"]
+    assert "one head added, with positions" in models
+    assert all(path.exists() for path in models.values())
+    assert not any("average" in name for name in models)
+    assert f"**No such pair** in any of these {len(models)} models." in words
 
 
 # Files, links, one real run.
-
-
-def test_every_figure_can_be_taken_away_as_a_file():
-    curves = dict.fromkeys((ACCURACY, LOSS, SCORE), ((0.0, 1.0), (LAST, 0.1)))
-    drawn = induction_formation.together(induction_formation.stacked(formation(), curves, 300))
-    assert export.picture(drawn, "png")[:4] == b"\x89PNG"
-    assert len([*induction_formation.csv_rows(formation())]) == 1 + 8 * len(STEPS)
-    assert export.picture(induction_ablation.chart(ablation(), None), "svg").startswith(b"<svg")
-    assert len([*induction_ablation.csv_rows(ablation(), None)]) == 1 + 1 + 3 + 8
-
-
-def test_the_link_holds_the_whole_state(text, probe):
-    measure(seeds=(0, 1, 2))
-    page = opened(
-        seeds="0,1,2", repeat="half", how="sudden", seed="2", at="340", period="11", row="10", left="1.4",
-        right="2.1", heads="1.1,2.2",
-    )  # fmt: skip
-    for name in ("find", "ablate"):
-        page = pressed(page, name)
-    state = page.session_state
-    assert (state["induction.seed"], state["induction.at"], state["induction.period"]) == (2, 340, 11)
-    assert (state["induction.row"], state["induction.left"], state["induction.right"]) == (10, "1.4", "2.1")
-    assert state["induction.heads"] == ["1.1", "2.2"]
-    assert "allowed" not in said(page)
-    assert "Used:" not in said(page)
 
 
 def test_two_tiny_models_are_trained_and_looked_into(text, monkeypatch):
@@ -423,34 +367,15 @@ def test_two_tiny_models_are_trained_and_looked_into(text, monkeypatch):
     monkeypatch.setattr(device, "probe", device.describe)
     monkeypatch.setattr(estimates, "remember", lambda *_: None)
     pressed(opened(), "train")
-    store = Store()
-    for run in store.runs():
-        folder = store.directory(run.id)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "spec.json").write_text(run.spec.to_json())
-        outcome = trainer.run(folder, 1)
-        store.advance(
-            run.id, "queued", "done", measured=outcome["measured"], seconds=1.0, started=run.created + 1,
-            ended=run.created + 2,
-        )  # fmt: skip
+    finished.carry_out()
     page = opened()
     assert "do **not** gain a half: train longer" in said(page)
-    for name in ("find", "ablate", "steps"):
-        page = pressed(page, name)
+    page = pressed(page, "find", "ablate", "steps")
     words = said(page)
     assert "A pair stands at none of these steps to the end" in words
     assert "No pair stands in this model" in words
     assert [row["forms at"] for row in cells(page, "yours")] == [":red[never]", ":gray[–]"]
     assert len(cells(page, "head, step 30")) == 9
     assert len(lines(page, "taken away")) == 1 + 1 + 8
-    page.select_slider(key="induction.at").set_value(15)
-    rerun(page)
+    choose(page, "induction.at", 15)
     assert len(cells(page, "head, step 15")) == 9
-    measured = parts.table_rows(induction_probe_sweep(store))
-    assert measured[1][4] == pytest.approx(store.runs()[0].measured[ACCURACY])
-
-
-def induction_probe_sweep(store):
-    from lab.bench import Request, Sweep
-
-    return Sweep.of(INDUCTION, [run.spec for run in store.runs()], Request())

@@ -1,10 +1,12 @@
 """The page Ladder: what each part buys and costs, by heart, dropout, probes, a rung of one's own, samples."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
 
 from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN, VARIANTS
-from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.probes import client
 from engine.runs import launch
@@ -12,12 +14,11 @@ from engine.runs.store import Store
 from engine.system.errors import Unavailable
 from engine.training import checkpoint
 from lab.runs.card import command
-from lab.sections.ladder import dropout
 from lab.sections.ladder import own as ladder_own
 from lab.sections.ladder import parts as ladder_parts
 from lab.shell.styles import style
 from tests import finished
-from tests.apptest import charts, lines, open_page, rerun, said
+from tests.apptest import chart_with, charts, choose, lines, means, open_page, press, said
 
 # Held out and on the text trained on, at the chapter's budget: near what the chapter has.
 ENDS = {
@@ -35,23 +36,20 @@ ENDS = {
 }
 
 
-def opened(**query):
-    return open_page("ladder", **query)
+opened = partial(open_page, "ladder")
 
 
-def measure(text, budget="chapter", seeds=(0,), state="done", step=None, specs=None):
-    """Runs in some state with curves up to a step. Returns them."""
+def measure(text, budget="chapter", seeds=(0,), specs=None):
+    """Finished runs with their curves. Returns them."""
 
-    def figures(spec):
-        held, train = (value + 0.1 * spec.seed for value in ENDS[spec.variant])
+    def figures(variant, seed):
+        held, train = (value + 0.1 * seed for value in ENDS[variant])
         return {PERPLEXITY: held, TRAIN: train}
 
     def curve(spec, at, ends):
         return finished.falling(spec, at, {"loss_nats": 3.0, PERPLEXITY: ends[PERPLEXITY]})
 
-    return finished.runs(
-        LADDER, text, budget, seeds, state, last=step, specs=specs, figures=figures, curve=curve
-    )
+    return finished.runs(LADDER, text, budget, seeds, specs=specs, figures=figures, curve=curve)
 
 
 def weights_of(run):
@@ -72,49 +70,29 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text):
     table = lines(page, "model")
     assert len(table) == len(LADDER.variants)
     assert {row["yours"] for row in table.values()} == {":gray[–]"}
-    assert [row["chapter"] for row in lines(page, "points of perplexity").values()] == [
-        ":gray[*≈ 9*]",
-        ":gray[*≈ −14*]",
-        ":gray[*≈ −3*]",
-        ":gray[*≈ −1.8*]",
-    ]
-
-
-def test_a_running_ladder_shows_its_curves_and_progress(text):
-    measure(text, state="running", step=600)
-    page = opened(budget="chapter")
-    assert "Running: step 600 of 3,000" in said(page)
-    chart = charts(page)[0]
-    looks = {(row["name"], row["slot"], row["dash"]) for row in chart["curves"]}
-    assert ("one head", "violet", "solid") in looks
-    assert ("+ LayerNorm", "green", "solid") in looks
-    assert ("dropout 0.1", "green", "dashed") in looks
-    assert len({(slot, dash) for _, slot, dash in looks}) == len(LADDER.variants)
-    assert chart["done"] == [{"from": 0, "to": 600.0}]
-    assert "Your guesses are answered here when every model has ended." in said(page)
+    gaps = [row["chapter"] for row in lines(page, "points of perplexity").values()]
+    assert gaps == [f":gray[*≈ {points}*]" for points in ("9", "−14", "−3", "−1.8")]
 
 
 def test_results_answer_the_guesses_and_give_each_part_its_worth(text):
     measure(text, seeds=(0, 1))
     page = opened(budget="chapter", seeds="0,1", buys="four-heads", best="two-blocks")
+    looks = {(row["name"], row["slot"], row["dash"]) for row in charts(page)[0]["curves"]}
+    assert {("one head", "violet", "solid"), ("dropout 0.1", "green", "dashed")} < looks
+    assert len({(slot, dash) for _, slot, dash in looks}) == len(LADDER.variants)
     words = said(page)
     assert "You guessed *four heads*. Most is bought by **learned weights**: 14.6" in words
     assert "You guessed *two blocks*. Best on held-out text is **a block with dropout 0.1**, 36.0" in words
     assert "The same head in place of the token costs 9.0 points" in words
     part = lines(page, "part")
     assert list(part) == [rung.part for rung in ladder_parts.PARTS]
-    assert part["learned weights"]["bought, yours"] == "**+14.6**"
-    assert part["learned weights"]["parameters"] == "+49,152"
-    assert part["learned weights"]["per 1,000"] == "+0.30"
-    assert part["the token replaced, not added to"]["bought, yours"] == "**−9.0**"
-    assert part["W_O"]["parameters"] == "+16,512"
-    assert part["W_O"]["per 1,000"] == "+0.061"
-    assert (part["four heads"]["parameters"], part["four heads"]["per 1,000"]) == (
-        "0",
-        ":gray[–]",
-    )
-    assert part["LayerNorm"]["parameters"] == "+768"
-    assert part["a second block"]["bought, yours"] == "**−2.5**"
+    bought = {name: row["bought, yours"] for name, row in part.items()}
+    assert (bought["learned weights"], bought["a second block"]) == ("**+14.6**", "**−2.5**")
+    assert bought["the token replaced, not added to"] == "**−9.0**"
+    cost = {name: (row["parameters"], row["per 1,000"]) for name, row in part.items()}
+    assert (cost["learned weights"], cost["W_O"]) == (("+49,152", "+0.30"), ("+16,512", "+0.061"))
+    assert cost["four heads"] == ("0", ":gray[–]")
+    assert cost["LayerNorm"][0] == "+768"
     beside = lines(page, "points of perplexity")
     assert beside["one head, beside the added average"]["yours"].startswith("**−14.1**")
     assert beside["four heads and W_O, beside one head"]["yours"].startswith("**−3**")
@@ -145,20 +123,13 @@ def test_dropout_is_compared_at_both_budgets(text):
     measure(text, specs=launch.specs(LADDER.id, "chapter", (0,), text, names))
     page = opened()
     table = lines(page, "budget")
+    assert all(label.endswith(" passes") and "unknown" not in label for label in table)
     quick, chapter = table.values()
     assert (quick["no dropout"], quick["bought"]) == (":gray[–]", ":gray[–]")
     assert (chapter["no dropout"], chapter["bought"]) == ("**38.0**", "**+2.0**")
-    page.button(key="ladder.passes-train").click()
-    rerun(page)
+    press(page, "ladder.passes-train")
     queued = Store().runs(states=["queued"])
     assert [(run.spec.variant, run.spec.budget_name) for run in queued] == [(name, "quick") for name in names]
-
-
-def test_passes_over_a_text():
-    assert dropout.times(59.4) == "59\u00a0passes"
-    assert dropout.times(0.99) == "0.99\u00a0passes"
-    assert dropout.times(None) == "unknown passes"
-    assert dropout.passes(LADDER.budget("quick"), "upload-0000000000000000") is None
 
 
 def test_a_shipped_reference_stands_in_every_table(text, no_reference):
@@ -166,7 +137,6 @@ def test_a_shipped_reference_stands_in_every_table(text, no_reference):
         no_reference, LADDER, lambda name, seed: {PERPLEXITY: ENDS[name][0] + seed, TRAIN: ENDS[name][1]}
     )
     page = opened(budget="chapter")
-    assert "Reference: shipped runs, CPU, 2 cores, 2026-01-02." in said(page)
     assert lines(page, "model")["+ LayerNorm: a whole block"]["reference"].startswith("38.5 :gray[±")
     part = lines(page, "part")
     assert part["W_O"]["reference"] == "+1.0 :gray[± 0.0]"
@@ -176,7 +146,6 @@ def test_a_shipped_reference_stands_in_every_table(text, no_reference):
     assert gap["reference"].startswith("−14.1")
     assert lines(page, "on its own text")["two blocks"]["reference"].startswith("14.5")
     assert lines(page, "budget")[":gray[reference]"]["bought"].startswith("+2.0")
-    assert {line["yours"] for line in lines(page, "model").values()} == {":gray[–]"}
     assert shipped.rows["four-heads"].measured["0"].get(GAP) is None  # the file holds none; loading adds it
 
 
@@ -204,19 +173,17 @@ def test_the_chapters_block_is_no_rung_of_ones_own(text):
 def test_an_own_rung_is_trained_beside_the_ladder(text):
     page = opened(budget="chapter", positions="rope")
     assert "Nearest on the ladder: *the chapter’s block*; yours has `positions = 'rope'`" in said(page)
-    page.button(key="ladder.own-train").click()
-    rerun(page)
+    press(page, "ladder.own-train")
     (run,) = Store().runs()
     assert (run.spec.variant, run.spec.experiment, run.spec.config.positions) == ("own", "ladder", "rope")
     assert run.spec.budget == LADDER.budget("chapter")
-    assert page.button(key="ladder.own-cancel").label == "Cancel"
     assert page.button(key="ladder.train").label == "Train ten models"  # the ladder itself is not under way
     assert command(run).line is None
     assert "your own" in command(run).why_not
 
 
 def test_a_finished_own_rung_joins_curves_and_tables(text):
-    config = ladder_config(positions="rope", layers="2")
+    config = replace(VARIANTS["block"].config, positions="rope", n_layer=2)
     measure(text, specs=[launch.own(LADDER.id, config, "chapter", 0, text)])
     page = opened(budget="chapter", positions="rope", layers="2")
     chart = charts(page)[0]
@@ -227,14 +194,6 @@ def test_a_finished_own_rung_joins_curves_and_tables(text):
     assert lines(page, "model", 1)["your own rung"]["parameters"] == "659,200"
     assert "○" in "".join(str(table.value.iloc[:, 0].tolist()) for table in page.table)
     assert style("own").slot == "sky"
-
-
-def ladder_config(**changes):
-    block = VARIANTS["block"].config.changes()
-    names = {"layers": "n_layer", "ff": "d_ff", "heads": "n_head"}
-    return ModelConfig(
-        **{**block, **{names.get(k, k): int(v) if k in names else v for k, v in changes.items()}}
-    )
 
 
 @pytest.mark.parametrize(
@@ -261,23 +220,22 @@ def test_the_parts_live_in_the_url(text):
     )
     assert page.selectbox(key="ladder.mixer").value == "raw"
     assert page.number_input(key="ladder.layers").value == 3
-    page.selectbox(key="ladder.mixer").select("query-key")
-    rerun(page)
+    choose(page, "ladder.mixer", "query-key")
     assert page.query_params["mixer"] == "query-key"
     nearest = next(line for line in said(page).splitlines() if line.startswith("Nearest on the ladder"))
     for changed in ("mixer = 'query-key'", "n_head = 8", "n_layer = 3", "dropout = 0.2"):
         assert f"`{changed}`" in nearest
 
 
-@pytest.mark.parametrize("name", LADDER.variants)
-def test_every_rung_is_nearest_to_itself(name):
-    assert ladder_own.nearest(VARIANTS[name].config) == (name, {})
+def test_every_rung_is_nearest_to_itself():
+    for name in LADDER.variants:
+        assert ladder_own.nearest(VARIANTS[name].config) == (name, {})
 
 
 # Probes
 
 
-def test_attention_is_linear_and_the_feed_forward_is_not(text, probes_here):
+def test_attention_is_linear_the_feed_forward_is_not_and_layer_norm_keeps_its_promises(text, probes_here):
     page = opened()
     assert probes_here.asked == [("block", {"weights": None})]
     table = lines(page, "part", 2)
@@ -287,19 +245,14 @@ def test_attention_is_linear_and_the_feed_forward_is_not(text, probes_here):
     words = said(page)
     assert "Weights: as torch draws them, seed 0; no trained block is here yet." in words
     assert "they could be one" in words
-    line = next(c["curves"] for c in charts(page) if any("t" in row for row in c.get("curves", [])))
-    assert {row["name"] for row in line} == {"frozen attention", "feed-forward"}
-
-
-def test_layer_norm_keeps_four_promises(text, probes_here):
-    page = opened()
+    assert set(means(chart_with(page, "curves", "t"), "t")) == {"frozen attention", "feed-forward"}
     table = lines(page, "the same tokens")
     assert [row["LayerNorm"] for row in table.values()] == ["**0**"] * 4 + ["computed"]
     training = [row["BatchNorm, training"] for row in table.values()]
     assert all(cell.startswith(":red[") for cell in training)
     assert training[-1] == ":red[refused]"
-    assert "LayerNorm keeps all four" in said(page)
-    assert "Expected more than 1 value per channel" in said(page)
+    assert "LayerNorm keeps all four" in words
+    assert "Expected more than 1 value per channel" in words
 
 
 def test_a_probe_that_fails_says_so(text, probes_here):
@@ -333,14 +286,12 @@ def test_the_probe_looks_into_a_trained_block_where_there_is_one(text, probes_he
 
 
 def test_rungs_write_side_by_side(text, probes_here):
-    config = ladder_config(positions="rope")
+    config = replace(VARIANTS["block"].config, positions="rope")
     runs = measure(text, "quick")[:2]
     runs += measure(text, specs=[launch.own(LADDER.id, config, "quick", 0, text)])
     for run in runs:
         weights_of(run)
-    page = opened(prompt="ROMEO:", positions="rope")
-    page.button(key="ladder.write").click()
-    rerun(page)
+    page = press(opened(prompt="ROMEO:", positions="rope"), "ladder.write")
     written = [code.value for code in page.code if code.value.startswith("ROMEO:")]
     assert len(written) == 3
     assert all(len(one) > len("ROMEO:") for one in written)
@@ -349,15 +300,7 @@ def test_rungs_write_side_by_side(text, probes_here):
     assert words.count("Weights: yours, run #") == 3
 
 
-def test_an_empty_prompt_is_refused_in_one_line(text, probes_here):
+def test_without_a_prompt_or_a_model_nothing_is_written(text, probes_here):
+    assert "There is no trained model here." in said(press(opened(), "ladder.write"))
     weights_of(measure(text, "quick")[0])
-    page = opened(prompt=" ")
-    page.button(key="ladder.write").click()
-    rerun(page)
-    assert said(page).count("Type at least one word.") == 1
-
-
-def test_without_models_nothing_is_written(text, probes_here):
-    page = opened()
-    assert "There is no trained model here." in said(page)
-    assert not [button for button in page.button if button.key == "ladder.write"]
+    assert said(press(opened(prompt=" "), "ladder.write")).count("Type at least one word.") == 1

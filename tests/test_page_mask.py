@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,23 +15,14 @@ from engine.chapter.experiments import MASK, VARIANTS
 from engine.models.transformer import Transformer
 from engine.runs.store import Store
 from engine.training import checkpoint
-from lab.sections.mask import charts as mask_charts
 from lab.sections.mask import grid as score_grid
-from lab.sections.mask import ways
 from tests import finished
-from tests.apptest import charts, nodes, open_page, rerun, said, tables
+from tests.apptest import charts, choose, link, nodes, open_page, press, rerun, said, tables
 
 OWN_GRID = "1" + "_" * 34 + "_-2.5"
 
 
-def opened(**query):
-    return open_page("mask", **query)
-
-
-def link(page, name):
-    """What the URL says of a setting."""
-    (value,) = np.atleast_1d(page.query_params[name])
-    return value
+opened = partial(open_page, "mask")
 
 
 def weights(page):
@@ -57,11 +49,6 @@ def edit(page, *cells):
     return page
 
 
-def press(page, label):
-    next(button for button in page.button if button.label == label).click()
-    return rerun(page)
-
-
 def test_an_empty_page_shows_the_matrix_and_the_three_ways(text):
     page = opened()
     averaging = charts(page)[0]
@@ -70,17 +57,16 @@ def test_an_empty_page_shows_the_matrix_and_the_three_ways(text):
     assert printed[1, 1] == "1.000"
     assert len(averaging["hidden"]) == 15
     rows = tables(page)[0]
-    assert [row["two ways"] for row in rows] == [
-        "loop and matrix product",
-        "loop and softmax",
-        "matrix product and softmax",
-    ]
+    ways = [row["two ways"] for row in rows]
+    assert ways == ["loop and matrix product", "loop and softmax", "matrix product and softmax"]
     assert "e−08" in rows[0]["largest difference"]
     assert page.button(key="mask.train").label == "Train two models"
 
 
 def test_other_vectors_are_drawn_and_stay_in_the_url(text):
-    page = press(opened(), "Draw other vectors")
+    page = opened()
+    next(button for button in page.button if button.label == "Draw other vectors").click()
+    rerun(page)
     assert 0 <= int(link(page, "draw")) <= 9_999
 
 
@@ -103,6 +89,8 @@ def test_an_edited_cell_moves_weights_means_and_url(text):
     assert means[1]["x"] == pytest.approx(found[2, 2] * np.sqrt(0.75))
     again, _ = weights(opened(scores=link(page, "scores")))
     assert again == pytest.approx(found)
+    own, _ = weights(opened(scores=OWN_GRID, causal="none", times="10"))
+    assert own[1, 1] > 0.99
 
 
 def test_an_edit_survives_another_setting_and_gives_way_to_a_preset(text):
@@ -112,34 +100,23 @@ def test_an_edit_survives_another_setting_and_gives_way_to_a_preset(text):
     edit(page, (2, 1, "3"))
     assert editor(page).id == first
     assert weights(page)[0][2, 1] > 0.99
-    next(g for g in page.button_group if g.key == "mask.preset").set_value("nearest")
-    rerun(page)
+    choose(page, "mask.preset", "nearest")
     assert link(page, "scores") == "nearest"
     assert editor(page).id != first
     assert weights(page)[0][2, 1] < 0.5
 
 
+WRONG = ("abc", "inf", "-inf", "nan", "1e9", "0,5", "1_0", "0.12345")
+
+
 @pytest.mark.parametrize(
     ("typed", "shown"),
-    [
-        ("abc", "'abc'"),
-        (None, "empty"),
-        ("inf", "'inf'"),
-        ("-inf", "'-inf'"),
-        ("nan", "'nan'"),
-        ("1e9", "'1e9'"),
-        ("0,5", "'0,5'"),
-        ("1_0", "'1_0'"),
-        ("0.12345", "'0.12345'"),
-        ("9" * 400, "'99999999999999999999'"),
-    ],
+    [*((text, repr(text)) for text in WRONG), (None, "empty"), ("9" * 400, repr("9" * 20))],
 )
 def test_a_bad_cell_is_named_and_keeps_its_number(text, typed, shown):
     page = edit(opened(scores="nearest"), (3, 2, typed), (2, 1, "0"))
-    assert (
-        f"Row 3, key 2 is {shown}; allowed: a number from −10,000 to 10,000 with at most 3 decimals. "
-        "Used: -0.5." in said(page)
-    )
+    allowed = "a number from −10,000 to 10,000 with at most 3 decimals"
+    assert f"Row 3, key 2 is {shown}; allowed: {allowed}. Used: -0.5." in said(page)
     found, _ = weights(page)
     assert found[2, 1] == pytest.approx(0.5)
     assert found[3, 2] == pytest.approx(np.exp(-0.5) / (np.exp(-1) + np.exp(-0.5) + 1))
@@ -154,29 +131,16 @@ def test_above_the_diagonal_only_an_unmasked_softmax_looks(text):
     assert not hidden
 
 
-def test_a_deep_link_reproduces_every_setting(text):
-    query = {"tokens": "64", "draw": "7", "scores": OWN_GRID, "causal": "none", "times": "10",
-             "type": "float16", "size": "5000", "prompt": "JULIET", "budget": "chapter",
-             "seeds": "0,1,2", "best": "unmasked"}  # fmt: skip
-    page = opened(**query)
-    assert {name: link(page, name) for name in query} == query
-    assert "seed 7" in said(page)
-    assert weights(page)[0][1, 1] > 0.99
-    assert page.select_slider(key="mask.size").value == "5000"
-    assert page.text_input(key="mask.prompt").value == "JULIET"
-
-
 @pytest.mark.parametrize(
-    ("name", "value", "sentence"),
+    ("scores", "sentence"),
     [
-        ("scores", "1_2", "scores has 2 numbers; allowed: 36, row by row"),
-        ("scores", "x" + "_" * 35, "scores, row 1, key 1 is 'x'; allowed: a number from"),
-        ("scores", "inf" + "_" * 35, "scores, row 1, key 1 is 'inf'; allowed: a number from"),
+        ("1_2", "scores has 2 numbers; allowed: 36, row by row"),
+        ("x" + "_" * 35, "scores, row 1, key 1 is 'x'; allowed: a number from"),
+        ("inf" + "_" * 35, "scores, row 1, key 1 is 'inf'; allowed: a number from"),
     ],
 )
-def test_a_bad_link_is_said_once_and_changes_nothing(text, name, value, sentence):
-    words = said(opened(**{name: value}))
-    assert words.count(sentence) == 1
+def test_a_bad_link_is_said_once_and_changes_nothing(text, scores, sentence):
+    assert said(opened(scores=scores)).count(sentence) == 1
 
 
 @given(st.lists(st.integers(-10_000_000, 10_000_000), min_size=36, max_size=36))
@@ -184,12 +148,8 @@ def test_every_grid_goes_through_the_url_and_back(thousandths):
     grid = tuple(value / 1000 for value in thousandths)
     assert score_grid.parse(score_grid.write(grid)) == grid
     assert len(score_grid.write(grid)) <= 400
-
-
-def test_presets_go_by_name():
-    for name, grid in score_grid.PRESETS.items():
-        assert score_grid.write(grid) == name
-        assert score_grid.parse(name) == grid
+    for name, preset in score_grid.PRESETS.items():
+        assert (score_grid.write(preset), score_grid.parse(name)) == (name, preset)
 
 
 def test_the_slider_hardens_one_column_and_leaves_the_other(text):
@@ -229,10 +189,11 @@ def test_a_type_that_overflows_ends_its_curves(text):
 def trained(text, names=MASK.variants):
     """Finished quick runs with weights, untrained, of those variants."""
     worth = {"head-added": 80.0, "unmasked": 1.25}
-    made = finished.runs(
-        MASK, text, variants=names, figures=lambda spec: {"validation_perplexity": worth[spec.variant]}
-    )
-    for run in made:
+
+    def figures(name, _seed):
+        return {"validation_perplexity": worth[name]}
+
+    for run in finished.runs(MASK, text, variants=names, figures=figures):
         torch.manual_seed(0)
         config = replace(VARIANTS[run.spec.variant].config, max_positions=16, d_model=32)
         header = {"config": config.to_dict(), "step": 100}
@@ -240,16 +201,9 @@ def trained(text, names=MASK.variants):
         checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), header)
 
 
-def test_without_finished_runs_the_sample_says_so(text, probes_here):
-    assert (
-        said(press(opened(), "Write")).count("You have not trained this model yet. Train it above first.")
-        == 2
-    )
-
-
 def test_each_model_writes_beside_what_it_is_worth_blind(text, probes_here):
     trained(text)
-    page = press(opened(prompt="aha noe"), "Write")
+    page = press(opened(prompt="aha noe"), "mask.write")
     written = [code.value for code in page.code if code.value.startswith("aha noe")]
     assert len(written) == 2
     words = said(page)
@@ -258,34 +212,14 @@ def test_each_model_writes_beside_what_it_is_worth_blind(text, probes_here):
     assert "64.0 times less perplexed" in words
     page.text_input(key="mask.prompt").set_value("  ")
     assert "This is of the earlier input." in said(rerun(page))
-    page = press(page, "Write")
+    page = press(page, "mask.write")
     assert said(page).count("The prompt has") == 2
 
 
 def test_one_model_alone_still_writes(text, probes_here):
+    untrained = "You have not trained this model yet. Train it above first."
+    assert said(press(opened(), "mask.write")).count(untrained) == 2
     trained(text, names=("unmasked",))
-    words = said(press(opened(), "Write"))
-    assert words.count("You have not trained this model yet") == 1
+    words = said(press(opened(), "mask.write"))
+    assert words.count(untrained) == 1
     assert "100 steps, seed 0" in words
-
-
-def test_no_chart_of_the_page_names_a_colour():
-    scores = np.zeros((6, 6))
-    mixture = mask_charts.mix(scores)
-    specs = [
-        mask_charts.weights_map(mixture.weights, scores, causal=True),
-        mask_charts.mixture_plot(mixture.mixed),
-        mask_charts.hardening_chart(scores, 1.0, causal=True),
-        mask_charts.leak_chart({"-inf": {1.0: 0.0, 10.0: None}}, 1.0),
-    ]
-    assert "#" not in json.dumps(specs)
-
-
-def averaged(total, number):
-    """A mean."""
-    return total / number
-
-
-def test_a_function_is_shown_without_its_docstring():
-    shown = ways.body(averaged)
-    assert shown == "def averaged(total, number):\n    return total / number"

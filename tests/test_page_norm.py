@@ -1,5 +1,6 @@
 """The page Norm placement: the bench, gradients before and while training, and where post-norm breaks."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,20 +12,16 @@ from engine.runs import launch
 from engine.runs.store import Store
 from engine.system.errors import Unavailable
 from lab.runs import card
-from lab.sections.norm import blocks as norm_blocks
 from lab.sections.norm import breaking
-from lab.sections.norm import start as norm_start
-from lab.sections.norm.breaking import PRESETS, RATES, WARMUPS, Cut
-from lab.sections.norm.start import Measured
+from lab.sections.norm.breaking import PRESETS, RATES, WARMUPS
 from tests import finished
-from tests.apptest import cells, charts, open_page, rerun, said
+from tests.apptest import cells, charts, choose, open_page, press, rerun, said
 
 ENDS = {"pre-norm": 37.9, "pre-norm-warmup": 37.7, "post-norm": 308.6, "post-norm-warmup": 38.0}
 SHRINKING = {"pre-norm": 1.0, "pre-norm-warmup": 1.0, "post-norm": 4.0, "post-norm-warmup": 1.5}  # a block
 
 
-def opened(**query):
-    return open_page("norm", **query)
+opened = partial(open_page, "norm")
 
 
 def gradients(shrinking, step):
@@ -60,13 +57,18 @@ def measure(text, budget="chapter", seeds=(0,), state="done", last=None):
         write(run, state, ENDS[name] + 0.1 * run.spec.seed, SHRINKING[name], last)
 
 
-def measure_cells(text, *cells_of_grid):
-    """Finished runs of some cells of the grid: broken above the usual rate without a warmup, lost at 1."""
+def measure_cells(text, *cells_of_grid, worse=None):
+    """Finished runs of some cells of the grid: broken above the usual rate without a warmup, lost at 1.
+
+    worse: the rate at which one ends worse than a guess.
+    """
     specs = launch.breaking((0,), text, cells_of_grid)
     for run in finished.runs(BREAKING, state="queued", specs=specs):
         warmup, rate = breaking.cell_of(run.spec)
         if rate == 1.0:
             write(run, "diverged", 40.0, 4.0, 10, "diverged at step 3: loss is 140 nats")
+        elif rate == worse:
+            write(run, "done", 33_962.0, 1.2)
         else:
             broken = rate > 0.001 * (1 + warmup / 30)
             write(run, "done", 330.0 if broken else 240.0, 4.0 if broken else 1.2)
@@ -74,12 +76,6 @@ def measure_cells(text, *cells_of_grid):
 
 def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     page = opened()
-    assert [header.value for header in page.header] == [
-        "Before the first step",
-        "While it trains",
-        "Where does post-norm break?",
-    ]
-    assert page.button(key="norm.breaking-train").label == "Train five models"
     assert len(charts(page)) == 1 + 1 + 2 + 2
     words = said(page)
     assert "Quick: 12 blocks, 120 steps of 4 × 64 tokens at learning rate 0.001" in words
@@ -99,27 +95,22 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     ]
 
 
-def test_train_queues_the_four_and_warms_two_of_them_up(text):
-    page = opened(budget="chapter")
-    page.button(key="norm.train").click()
-    rerun(page)
+def test_two_of_the_four_warm_up(text):
+    page = press(opened(budget="chapter"), "norm.train")
     warmups = {run.spec.variant: run.spec.budget.warmup_steps for run in Store().runs()}
     assert warmups == {"pre-norm": 0, "pre-norm-warmup": 200, "post-norm": 0, "post-norm-warmup": 200}
-    assert page.button(key="norm.cancel").label == "Cancel"
-    assert page.button(key="norm.breaking-train").label == "Train five models"
+    assert page.button(key="norm.breaking-train").label == "Train five models", "another sweep"
 
 
 def test_running_models_are_drawn_as_far_as_they_are(text):
     measure(text, state="running", last=400)
     page = opened(budget="chapter", at="300")
-    assert "Running: step 400 of 1,000" in said(page)
     curves = [row for row in charts(page)[0]["curves"] if row["kind"] == "mean"]
-    assert {(row["name"], row["slot"], row["dash"]) for row in curves} == {
-        ("pre-norm", "green", "dashed"),
-        ("pre-norm, warmup", "green", "solid"),
-        ("post-norm", "red", "dashed"),
-        ("post-norm, warmup", "red", "solid"),
-    }
+    looks = {row["name"]: (row["slot"], row["dash"]) for row in curves}
+    assert looks == {
+        "pre-norm": ("green", "dashed"), "pre-norm, warmup": ("green", "solid"),
+        "post-norm": ("red", "dashed"), "post-norm, warmup": ("red", "solid"),
+    }  # fmt: skip
     assert max(row["step"] for row in curves) == 400
     assert len(cells(page, "yours, step 300")) == 4
     later = opened(budget="chapter", at="500")
@@ -130,12 +121,8 @@ def test_finished_models_stand_beside_the_chapter_and_answer_the_guesses(text):
     measure(text, seeds=(0, 1))
     page = opened(budget="chapter", seeds="0,1", best="pre-norm", worst="post-norm")
     rows = cells(page, "model")
-    assert [row["yours"].partition(" ")[0] for row in rows] == [
-        "**38.0**",
-        "**37.8**",
-        "**308.7**",
-        "**38.0**",
-    ]
+    yours = [row["yours"].partition(" ")[0] for row in rows]
+    assert yours == ["**38.0**", "**37.8**", "**308.7**", "**38.0**"]
     assert all(row["difference"].startswith(":green[") for row in rows)
     words = said(page)
     assert "You guessed *pre-norm*. The best is **pre-norm, warmup**" in words
@@ -149,8 +136,7 @@ def test_scrubbing_shows_where_post_norm_breaks(text):
     assert page.slider(key="norm.at").max == 120
     early = cells(page, "yours, step 10")
     assert early[2]["last / first"] == "**1.7**"
-    page.slider(key="norm.at").set_value(60)
-    rerun(page)
+    choose(page, "norm.at", 60)
     assert page.query_params["at"] == "60"
     rows = cells(page, "yours, step 60")
     assert [row["last / first"] for row in rows] == ["**1**", "**1**", "**4,200,000**", "**86**"]
@@ -174,37 +160,26 @@ def test_a_step_of_a_longer_budget_is_named_and_brought_back(text):
     assert "beyond" not in said(page)
 
 
-DOCUMENT = {
-    "rows": [
+def document(seed=0, **changes):
+    """What the probe finds on a text: norms of twelve blocks, steeper in post-norm."""
+    ends = (("pre-norm", 0.05, 0.066), ("post-norm", 0.1, 0.16))
+    rows = [
         {
-            "placement": placement,
-            "seed": 0,
-            "loss_nats": 7.1,
+            "placement": placement, "seed": seed, "loss_nats": 7.1, "block": [0.2] * 12,
             "qkv": [low + (high - low) * block / 11 for block in range(12)],
             "W_O": [0.05 * (1 + block / 11) for block in range(12)],
-            "block": [0.2] * 12,
         }
-        for placement, low, high in (("pre-norm", 0.05, 0.066), ("post-norm", 0.1, 0.16))
-    ],
-    "text": "Tiny Shakespeare",
-    "corpus": "tinyshakespeare",
-    "of_the_chapters_text": True,
-    "batch": 64,
-    "context": 128,
-}  # fmt: skip
-
-
-def document(seed=0, **changes):
-    rows = [{**row, "seed": seed} for row in DOCUMENT["rows"]]
-    return NORMS.read({**DOCUMENT, "rows": rows, **changes})
+        for placement, low, high in ends
+    ]  # fmt: skip
+    text = {"text": "Tiny Shakespeare", "corpus": "tinyshakespeare", "of_the_chapters_text": True}
+    return NORMS.read({"rows": rows, **text, "batch": 64, "context": 128, **changes})
 
 
 def test_gradients_are_measured_when_asked_for(text, probes_here):
     probes_here.answers["norms"] = lambda seed, **_: document(seed)
     page = opened(seeds="0,1")
     assert not probes_here.asked
-    page.button(key="norm.measure").click()
-    rerun(page)
+    press(page, "norm.measure")
     assert probes_here.asked == [("norms", {"corpus_id": text, "seed": seed}) for seed in (0, 1)]
     rows = cells(page, "gradient norm")
     assert rows[0]["yours"] == "**0.0500** :gray[± 0.0000]"
@@ -212,17 +187,14 @@ def test_gradients_are_measured_when_asked_for(text, probes_here):
     assert all(row["difference"].startswith(":green[") for row in rows)
     assert "grows 1.32 times in pre-norm and **1.60 times** in post-norm: steeper" in said(page)
     assert len(cells(page, "block")) == 12
-    page.segmented_control(key="norm.of").set_value("block")
-    rerun(page)
+    choose(page, "norm.of", "block")
     rows = cells(page, "gradient norm")
     assert {row["chapter"] for row in rows} == {":gray[–]"}
     assert rows[2]["yours"].startswith("**1.00**")
     assert {row["name"] for row in charts(page)[1]["curves"]} == set(PLACEMENTS)
     assert page.query_params["of"] == "block"
-    page.segmented_control(key="norm.seeds").set_value("0")
-    rerun(page)
+    choose(page, "norm.seeds", "0")
     assert "This is of the earlier input." in said(page)
-    assert len(list(norm_start.rows(Measured({0: document()})))) == 1 + 2 * 12
 
 
 def test_gradients_that_cannot_be_measured_are_told(text, probes_here):
@@ -231,30 +203,27 @@ def test_gradients_that_cannot_be_measured_are_told(text, probes_here):
 
     probes_here.answers["norms"] = refused
     page = opened()
-    page.button(key="norm.measure").click()
-    rerun(page)
+    press(page, "norm.measure")
     assert "It could not be measured: no room" in said(page)
 
 
-def test_another_text_is_compared_with_nothing():
-    other = Measured({0: document(text="Python reference", of_the_chapters_text=False)})
-    assert "so nothing is compared" in norm_start.remarks(other)
-    named = {row["name"] for row in norm_start.chart(other, "qkv")["datasets"]["curves"]}
-    assert named == set(PLACEMENTS)
+def test_gradients_of_another_text_are_compared_with_nothing(text, probes_here):
+    other = document(text="Python reference", of_the_chapters_text=False)
+    probes_here.answers["norms"] = lambda **_: other
+    page = press(opened(), "norm.measure")
+    assert "so nothing is compared" in said(page)
+    assert {row["name"] for row in charts(page)[1]["curves"]} == set(PLACEMENTS)
 
 
 def test_the_sweep_trains_what_is_missing_of_its_row_only(text):
     measure(text, budget="quick")  # in it are two cells of the grid
     measure_cells(text, (0, 0.01))
     page = opened()
-    button = page.button(key="norm.breaking-train")
-    assert button.label == "Train three models"
-    button.click()
-    rerun(page)
+    assert page.button(key="norm.breaking-train").label == "Train three models"
+    press(page, "norm.breaking-train")
     queued = [run.spec for run in Store().runs(states=["queued"])]
     assert [breaking.cell_of(spec) for spec in queued] == [(0, 0.0003), (0, 0.003), (0, 1.0)]
     assert {spec.experiment for spec in queued} == {BREAKING.id}
-    assert page.button(key="norm.breaking-cancel").label == "Cancel"
     assert page.button(key="norm.train").label == "Train four models"
 
 
@@ -263,11 +232,8 @@ def test_a_row_shows_where_it_breaks_and_keeps_what_diverged(text):
     page = opened()
     rows = cells(page, "post-norm, no warmup")
     assert [row["perplexity"] for row in rows] == ["**240.0**"] * 2 + ["**330.0**"] * 2 + [":gray[–]"]
-    assert [row["how it ended"] for row in rows] == [
-        *[":green[trains]"] * 2,
-        *[":red[broken]"] * 2,
-        ":red[diverged at step 3]",
-    ]
+    ended = [row["how it ended"] for row in rows]
+    assert ended == [*[":green[trains]"] * 2, *[":red[broken]"] * 2, ":red[diverged at step 3]"]
     words = said(page)
     assert "post-norm trains up to rate 0.001 and breaks from **rate 0.003** on" in words
     assert "Rate 1: diverged at step 3: loss is 140 nats. The others went on." in words
@@ -281,12 +247,7 @@ def test_a_row_shows_where_it_breaks_and_keeps_what_diverged(text):
 
 
 def test_a_run_that_ends_worse_than_a_guess_does_not_count_as_trained(text):
-    measure_cells(text, *((0, rate) for rate in RATES))
-    store = Store()
-    run = next(run for run in store.runs() if run.spec.budget.learning_rate == 0.001)
-    store.delete(run.id)
-    (again,) = store.runs(sweep=store.submit([run.spec], "local"))
-    write(again, "done", 33_962.0, 1.2)
+    measure_cells(text, *((0, rate) for rate in RATES), worse=0.001)
     page = opened()
     assert cells(page, "post-norm, no warmup")[1]["how it ended"] == ":red[worse than a guess]"
     assert "trains up to rate 0.0003 and breaks from **rate 0.001** on" in said(page)
@@ -301,8 +262,7 @@ def test_warmups_are_swept_at_one_rate_and_other_rows_stay_in_the_figure(text):
     assert "breaks with warmup 30 and trains from **warmup 60** on" in said(page)
     names = {row["name"] for row in charts(page)[4]["curves"]}
     assert names == {"rate 0.003", "rate 0.001"}
-    page.select_slider(key="norm.rate").set_value(0.001)
-    rerun(page)
+    choose(page, "norm.rate", 0.001)
     assert page.query_params["rate"] == "0.001"
     assert page.button(key="norm.breaking-train").label == "Train three models"
 
@@ -311,40 +271,18 @@ def test_presets_lead_to_rows_and_explain_them(text):
     page = opened()
     assert page.pills(key="norm.preset").value == "no-warmup"
     for preset in PRESETS:
-        page.pills(key="norm.preset").set_value(preset.id)
-        rerun(page)
+        choose(page, "norm.preset", preset.id)
         assert page.session_state["norm.over"] == preset.cut.over
+        assert len(set(preset.cut.cells)) == 5
+        assert all(warmup in WARMUPS and rate in RATES for warmup, rate in preset.cut.cells)
         assert preset.why in said(page)
     assert (page.query_params["over"], page.query_params["rate"]) == ("warmup", "1")
-    page.select_slider(key="norm.rate").set_value(0.01)
-    rerun(page)
+    choose(page, "norm.rate", 0.01)
     assert "A row of your own." in said(page)
     assert page.pills(key="norm.preset").value is None
-
-
-def test_every_preset_is_a_row_of_the_grid():
-    for preset in PRESETS:
-        assert len(preset.cut.cells) == len(set(preset.cut.cells)) == 5
-        assert all(warmup in WARMUPS and rate in RATES for warmup, rate in preset.cut.cells)
-        assert breaking.preset_of(preset.cut) is preset
-    assert breaking.preset_of(Cut("rate", 60, 0.001)) is None
-
-
-def test_the_grid_and_the_quick_table_share_their_runs(text):
-    table = {spec.digest for spec in launch.specs(NORM_PLACEMENT.id, "quick", (0,), text)}
-    grid = {spec.digest for spec in launch.breaking((0,), text, [(0, 0.001), (60, 0.001), (60, 0.003)])}
-    assert len(table & grid) == 2
 
 
 def test_no_command_repeats_a_cell_of_the_grid(text):
     measure_cells(text, (0, 0.01))
     (run,) = Store().runs()
     assert "chosen by hand" in card.command(run).why_not
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(None, "–"), (0.0457, "0.046"), (1.65, "1.6"), (71_234, "71,000"), (5.42e-7, "5.4 × 10⁻⁷")],
-)
-def test_powers(value, shown):
-    assert norm_blocks.power(value).replace("\u00a0", " ") == shown

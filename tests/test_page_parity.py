@@ -3,13 +3,13 @@
 import itertools
 import json
 from dataclasses import replace
+from functools import partial
 
-import pyarrow
 import pytest
 import streamlit as st
 
 from engine.chapter import reference
-from engine.chapter.measurements import PARITY, PRECISIONS
+from engine.chapter.measurements import PARITY
 from engine.probes import zoo
 from engine.probes.registry import PARITY as PARITY_PROBE
 from engine.sandbox import judge, process
@@ -18,25 +18,16 @@ from engine.system.errors import Unavailable
 from lab import probes
 from lab.sections.parity import chart as parity_chart
 from lab.sections.parity import own, parts
-from lab.sections.parity.chart import Comparison
-from lab.shell import export
 from lab.words import plain
-from tests.apptest import nodes, open_page, rerun, said
+from tests.apptest import charts, choose, open_page, press, rerun, said, tables
 
 ODD = "$5 and $6 *x* :smile: <b>z</b> [a](b) a.b[1]: it's"
 THEIRS = (parts.MODULE, parts.FUNCTION)
-THEIRS_SHORT = ("module", "function")
-SMALLEST = "q = [[[1.5], [0.1]]]\ncausal = False\n# yours\n[[[0.63], [0.65]]]"
 VERDICT = Verdict(
-    outcome="wrong",
-    sentence=f"Scale: {ODD}.",
-    part="scale",
-    tried=["T = 1, d = 1, causal", "T = 2, d = 1, not causal"],
-    failed=["T = 2, d = 1, not causal"],
-    smallest=SMALLEST,
-    printed="hello",
-    seconds=1.4,
-)
+    outcome="wrong", sentence=f"Scale: {ODD}.", part="scale", printed="hello", seconds=1.4,
+    tried=["T = 1, d = 1, causal", "T = 2, d = 1, not causal"], failed=["T = 2, d = 1, not causal"],
+    smallest="q = [[[1.5], [0.1]]]\ncausal = False\n# yours\n[[[0.63], [0.65]]]",
+)  # fmt: skip
 
 
 def comparison():
@@ -97,127 +88,83 @@ def asked(monkeypatch, probes_here):
     return calls
 
 
-def opened(**query):
-    return open_page("parity", **query)
-
-
-def pressed(page, name):
-    page.button(key=f"parity.{name}").click()
-    return rerun(page)
-
-
-def datasets(page):
-    chart = next(node for node in nodes(page) if node.type == "vega_lite_chart")
-    return {
-        one.name: pyarrow.ipc.open_stream(one.data.data).read_all().to_pylist()
-        for one in chart.proto.datasets
-    }
+opened = partial(open_page, "parity")
 
 
 def cells(page, table=0):
-    styler = page.table[table].proto.arrow_data.styler.display_values
-    rows = pyarrow.ipc.open_stream(styler).read_all().to_pylist()
-    return [[cell.replace("\u00a0", " ") for cell in row.values()] for row in rows]
+    """A table's rows, without their names."""
+    return [list(row.values()) for row in tables(page)[table]]
 
 
-def test_an_empty_page_asks_nothing_and_says_what_to_do(asked):
+def test_an_empty_page_asks_nothing_and_says_what_to_do(asked, no_reference):
     page = opened()
     assert asked == []
     assert [line[:2] for line in cells(page)] == [
-        ["mean output", "0.159"],
-        ["module", "1.79e−07"],
-        ["module, gradients", ":gray[–]"],
-        ["function", "1.79e−07"],
-        ["function, gradients", ":gray[–]"],
-    ]
-    assert {line[3] for line in cells(page)} == {":gray[–]"}
+        ["mean output", "0.159"], ["module", "1.79e−07"], ["module, gradients", ":gray[–]"],
+        ["function", "1.79e−07"], ["function, gradients", ":gray[–]"],
+    ]  # fmt: skip
+    assert {tuple(line[2:4]) for line in cells(page)} == {(":gray[–]", ":gray[–]")}
+    assert "No reference is shipped with this copy." in said(page)
     assert len(page.table) == 1
-    data = datasets(page)
+    data = charts(page)[0]
     assert data["chapter"][0]["relative"] == pytest.approx(1.13e-6, rel=0.01)
     assert not any("relative" in row for row in data["dots"])
 
 
-def test_comparing_fills_figure_and_table_and_answers_the_guesses(asked):
-    page = pressed(opened(largest="1e-7", coarsest="float32", seeds="0,1,2"), "compare")
+def test_comparing_fills_figure_and_table_and_answers_the_guesses(asked, taken_away):
+    page = press(opened(largest="1e-7", coarsest="float32", seeds="0,1,2"), "parity.compare")
     assert asked == [("parity", {"seeds": [0, 1, 2]})]
     words = said(page)
     assert "Compared on the CPU, torch 2.13.0, seeds 0, 1, 2" in words
     assert "You guessed *about 10⁻⁷*. In float32 the largest difference is **2.38e−07**" in words
     assert "You guessed *float32*. Against the numbers themselves **bfloat16** differs most" in words
     assert "6 of 24 outputs agree to the last bit, most of them ours *written out*" in words
-    assert cells(page, 1) == [
-        ["one head, 8 × 8 × 128", "0.158", "**2.38e−07**", "**3.58e−06**", "**2.38e−07**", "**3.58e−06**"],
-        [
-            "eight heads, 1 × 64 × 256",
-            "0.158",
-            "**2.38e−07**",
-            "**3.58e−06**",
-            "**2.38e−07**",
-            "**3.58e−06**",
-        ],
-    ]
-    data = datasets(page)
+    differences = ["0.158", *["**2.38e−07**", "**3.58e−06**"] * 2]
+    sizes = ("one head, 8 × 8 × 128", "eight heads, 1 × 64 × 256")
+    assert cells(page, 1) == [[size, *differences] for size in sizes]
+    data = charts(page)[0]
     assert len(data["rounding"]) == 4
     assert len(data["tops"]) == 6
+    ((header, rows),) = taken_away.values()
+    assert header[:2] == ("precision", "batch")
+    assert len(rows) == 3 * 2 * 4  # float16 is not supported there
     assert all(parity_chart.FLOOR < row["relative"] < parity_chart.CEILING for row in data["dots"])
 
 
 def test_what_is_shown_follows_the_row_without_measuring_anew(asked):
-    page = pressed(opened(), "compare")
+    page = press(opened(), "parity.compare")
     for name, value in (("precision", "float64"), ("mask", "none"), ("scale", "width")):
-        next(group for group in page.button_group if group.key == f"parity.{name}").set_value(value)
-        rerun(page)
+        choose(page, f"parity.{name}", value)
         assert page.query_params[name] == value
     assert asked == [("parity", {"seeds": [0]})]
     assert {line[1] for line in cells(page)} == {":gray[–]"}  # the chapter has float32 only
     assert cells(page, 1)[0][2] == ":gray[–]"  # the module knows no other scale
     assert "The module divides by √d only." in said(page)
-    assert "relative" not in datasets(page)["chapter"][0]
+    assert "relative" not in charts(page)[0]["chapter"][0]
 
 
 def test_a_precision_that_this_cpu_lacks_is_a_dash(asked):
-    page = pressed(opened(precision="float16"), "compare")
+    page = press(opened(precision="float16"), "parity.compare")
     assert cells(page, 1)[0][1:] == [":gray[–]"] * 5
     assert {line[3] for line in cells(page)} == {":gray[–]"}
 
 
 def test_yours_stands_beside_the_chapter_and_the_shipped_reference(asked):
-    page = pressed(opened(), "compare")
+    page = press(opened(), "parity.compare")
     lines = {line[0]: line[1:] for line in cells(page)}
     shipped = reference.load(PARITY.id).rows["module-float32"]
-    said_of_it = [probes.tiny(value) for value in (shipped.mean("difference"), shipped.sd("difference"))]
-    assert lines["module"] == [
-        "1.79e−07",
-        f"{said_of_it[0]} :gray[± {said_of_it[1]}]",
-        "**2.38e−07**",
-        ":green[+5.94e−08]",
-    ]
+    middle, spread = (probes.tiny(shipped.mean("difference")), probes.tiny(shipped.sd("difference")))
+    own = ["**2.38e−07**", ":green[+5.94e−08]"]
+    assert lines["module"] == ["1.79e−07", f"{middle} :gray[± {spread}]", *own]
     assert "It is of seeds 0, 1, 2, 3, 4, yours of seed 0. Green: at most twice the chapter’s" in said(page)
 
 
 def test_seeds_that_the_reference_has_not_are_named_and_judge_nothing(asked, probes_here):
     rows = [replace(row, seed=7) for row in comparison().rows]
     probes_here.answers["parity"] = lambda **_: replace(comparison(), rows=rows)
-    page = pressed(opened(seeds="7"), "compare")
+    page = press(opened(seeds="7"), "parity.compare")
     assert "yours of seed 7, so grey differences are not comparable." in said(page)
-    assert {line[4] for line in cells(page) if line[0] in THEIRS_SHORT} == {":gray[+5.94e−08]"}
-
-
-def test_without_a_shipped_reference_the_page_says_so(asked, no_reference):
-    page = opened()
-    assert "No reference is shipped with this copy." in said(page)
-    assert {line[2] for line in cells(page)} == {":gray[–]"}
-
-
-def test_the_figure_can_be_exported():
-    found = Comparison.of(comparison(), (0,))
-    drawn = export.picture(parity_chart.figure(found, "causal", "sqrt"), "svg").decode()
-    for word in (*PRECISIONS, "gradients", "chapter"):
-        assert word in drawn
-    names, *rows = found.table("causal", "sqrt")
-    assert names[:2] == ("precision", "batch")
-    assert len(rows) == 3 * 2 * 4  # float16 is not supported there
-    assert {row[names.index("mask")] for row in rows} == {"causal"}
+    assert {line[4] for line in cells(page) if line[0] in ("module", "function")} == {":gray[+5.94e−08]"}
 
 
 def test_a_comparison_that_fails_is_told(asked, probes_here):
@@ -225,7 +172,7 @@ def test_a_comparison_that_fails_is_told(asked, probes_here):
         raise Unavailable(ODD)
 
     probes_here.answers |= {"parity": failing, "zoo": failing}
-    page = pressed(pressed(opened(), "compare"), "zoo")
+    page = press(press(opened(), "parity.compare"), "parity.zoo")
     assert sum(plain(ODD) in element.value for element in page.markdown) == 2
 
 
@@ -234,7 +181,7 @@ def test_bets_are_kept_in_the_url_and_answered(asked):
     assert page.selectbox(key="parity.no-scale").value == "rows"
     assert "would have caught it" not in said(page)
     page.selectbox(key="parity.off-by-one").set_value("triangle")
-    page = pressed(page, "zoo")
+    page = press(page, "parity.zoo")
     assert page.query_params["off-by-one"] == "triangle"
     words = said(page)
     assert "One of your three bets would have caught it." in words
@@ -248,9 +195,9 @@ def test_bets_are_kept_in_the_url_and_answered(asked):
 
 
 def test_one_implementation_is_shown_with_what_was_measured(asked):
-    page = pressed(opened(wrong="no-transpose"), "zoo")
+    page = press(opened(wrong="no-transpose"), "parity.zoo")
     assert any("def no_transpose(q: Tensor" in element.value for element in page.code)
-    assert cells(page, 2)[2] == ["Causality", f"**caught**: {plain('It is off by 0.8.')}"]
+    assert cells(page, 2)[2] == ["Causality", "**caught**: It is off by 0.8."]
 
 
 def test_own_code_is_run_when_asked_and_only_then(asked):
@@ -259,7 +206,7 @@ def test_own_code_is_run_when_asked_and_only_then(asked):
     page.text_area[0].set_value("def attention(): pass")
     rerun(page)
     assert asked == []
-    page = pressed(page, "check")
+    page = press(page, "parity.check")
     assert asked == [("check", "def attention(): pass")]
     words = said(page)
     assert f":red[Scale: {ODD}.]" in words
@@ -290,9 +237,3 @@ def test_more_seeds_than_are_compared_are_refused(asked):
     assert "seeds are 30; allowed: at most 20. Used: 0." in words
     assert f"mask is {ODD!r}" in words
     assert asked == []
-
-
-def test_seeds_of_ones_own_are_shown(asked):
-    page = opened(seeds="7,9007199254740993")
-    group = next(group for group in page.button_group if group.key == "parity.seeds")
-    assert "seeds 7, 9007199254740993" in group.options

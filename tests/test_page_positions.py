@@ -1,17 +1,17 @@
 """The page Positions: five schemes on longer windows, beside the chapter, and the live probes."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from engine.chapter.experiments import POSITIONS, VARIANTS
 from engine.probes import registry
-from engine.runs import launch
 from lab import weights
 from lab.sections.positions import alibi, parts
 from lab.weights import Weights
 from tests import finished
-from tests.apptest import cells, charts, open_page, rerun, said
+from tests.apptest import cells, chart_with, charts, choose, means, open_page, press, rerun, said
 
 LENGTHS = parts.LENGTHS
 # At 64, 128, 256 and 512 tokens.
@@ -24,8 +24,7 @@ ENDS = {
 }
 
 
-def opened(**query):
-    return open_page("positions", **query)
+opened = partial(open_page, "positions")
 
 
 def measure(text, budget="chapter", seeds=(0,), state="done", step=None, ends=ENDS, shift=None):
@@ -34,20 +33,13 @@ def measure(text, budget="chapter", seeds=(0,), state="done", step=None, ends=EN
     shift: what is added at every length, by variant and seed.
     """
 
-    def figures(spec):
-        more = 0.1 * spec.seed + (shift or {}).get((spec.variant, spec.seed), 0)
-        values = [value + more for value in ends[spec.variant]]
+    def figures(variant, seed):
+        more = 0.1 * seed + (shift or {}).get((variant, seed), 0)
+        values = [value + more for value in ends[variant]]
         by_length = {f"perplexity_{n}": value for n, value in zip(LENGTHS, values, strict=True)}
         return {**by_length, "validation_perplexity": values[0]}
 
     return finished.runs(POSITIONS, text, budget, seeds, state, last=step, figures=figures)
-
-
-def alibi_charts(page):
-    """Its slopes, and what is left of a weight, which is drawn beside."""
-    found = charts(page)
-    place = next(number for number, chart in enumerate(found) if "slopes" in chart)
-    return found[place : place + 2]
 
 
 def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
@@ -55,31 +47,25 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     words = said(page)
     assert "Quick: one block of four heads, 240 steps of 16 × 64 tokens" in words
     curves, lengths = charts(page)[:2]
-    slopes, reach = alibi_charts(page)
     assert {"curves", "gutter"} <= set(curves)
     assert [row["text"] for row in lengths["chapter"]] == ["chapter 44.95", "chapter 42.49"]
     assert [row["tokens"] for row in lengths["chapter"]] == [64, 256]
-    assert len(slopes["slopes"]) == 4
-    assert {row["name"] for row in reach["curves"]} == {f"head {number}" for number in (1, 2, 3, 4)}
+    assert len(chart_with(page, "slopes", "name")["slopes"]) == 4
+    heads = [{row.get("name") for row in one.get("curves", [])} for one in charts(page)]
+    assert {f"head {number}" for number in (1, 2, 3, 4)} in heads
     lines = cells(page, "beside the chapter")
-    assert [line["beside the chapter"].split("] ")[1] for line in lines] == [
-        "ALiBi at 64 tokens",
-        "ALiBi at 256 tokens",
-    ]
+    names = [line["beside the chapter"].split("] ")[1] for line in lines]
+    assert names == ["ALiBi at 64 tokens", "ALiBi at 256 tokens"]
     assert [line["chapter"] for line in lines] == ["44.95", "42.49"]
-    assert {line["yours"] for line in lines} == {":gray[–]"}
     assert {line["verdict"] for line in cells(page, "the chapter in words")} == {":gray[–]"}
 
 
 def test_a_running_sweep_shows_curves_and_no_figure_over_lengths_yet(text):
     measure(text, state="running", step=600)
     page = opened(budget="chapter")
-    assert "Running: step 600 of" in said(page)
     curves, lengths = charts(page)[:2]
-    mean = [row for row in curves["curves"] if row["kind"] == "mean"]
-    assert {row["name"] for row in mean} == {VARIANTS[name].short for name in POSITIONS.variants}
-    assert max(row["step"] for row in mean) == 600
-    assert curves["done"] == [{"from": 0, "to": 600.0}]
+    reached = {name: steps[-1] for name, steps in means(curves, "step").items()}
+    assert reached == dict.fromkeys((VARIANTS[name].short for name in POSITIONS.variants), 600)
     assert lengths["curves"] == [{"kind": ""}]
     assert {line["at 256"] for line in cells(page, "perplexity, yours")} == {":gray[–]"}
 
@@ -88,11 +74,9 @@ def test_finished_runs_are_read_over_lengths_and_beside_the_chapter(text):
     measure(text)
     page = opened(budget="chapter", inside="learned", falls="rope")
     lengths = charts(page)[1]
-    points = [row for row in lengths["curves"] if row["kind"] == "mean"]
-    assert [(row["tokens"], row["perplexity"]) for row in points if row["name"] == "ALiBi"] == list(
-        zip(LENGTHS, ENDS["alibi"], strict=True)
-    )
-    slots = {row["name"]: row["slot"] for row in points}
+    assert means(lengths, "tokens")["ALiBi"] == list(LENGTHS)
+    assert means(lengths, "perplexity")["ALiBi"] == list(ENDS["alibi"])
+    slots = {name: slot for name, (slot, *_) in means(lengths, "slot").items()}
     assert slots == {
         "no positions": "gray", "learned": "blue", "sinusoids": "orange", "RoPE": "violet", "ALiBi": "green",
     }  # fmt: skip
@@ -119,10 +103,7 @@ def test_what_does_not_hold_is_said(text):
     measure(text, ends=worse)
     page = opened(budget="chapter")
     verdicts = [claim["verdict"] for claim in cells(page, "the chapter in words")]
-    assert verdicts == [
-        ":red[does not hold]", ":red[does not hold]", ":green[holds]", ":red[does not hold]",
-        ":red[does not hold]",
-    ]  # fmt: skip
+    assert verdicts == [":green[holds]" if number == 2 else ":red[does not hold]" for number in range(5)]
     assert "ALiBi goes from 44.4 to 60.0, against what the chapter finds." in said(page)
     assert "outside" in cells(page, "beside the chapter")[1]["difference"]
 
@@ -134,33 +115,6 @@ def test_a_lead_within_seed_noise_judges_nothing(text):
     assert best["verdict"] == ":gray[holds, in noise]"
     assert [claim["verdict"] for claim in others] == [":green[holds]"] * 4
     assert "within seed noise" in said(page)
-
-
-def test_quick_figures_judge_nothing(text):
-    measure(text, budget="quick")
-    page = opened()
-    shown = [
-        *(line["difference"] for line in cells(page, "beside the chapter")),
-        *(claim["verdict"] for claim in cells(page, "the chapter in words")),
-    ]
-    assert all(cell.startswith(":gray[") for cell in shown)
-    assert "so grey differences are not comparable" in said(page)
-
-
-def test_another_text_is_compared_with_nothing(text, monkeypatch):
-    monkeypatch.setattr("engine.data.corpus.TINYSHAKESPEARE_SHA256", "0" * 64)
-    measure(text)
-    page = opened(budget="chapter")
-    assert "Yours are of another text, so nothing is compared." in said(page)
-    assert charts(page)[1]["chapter"] == [{"kind": ""}]
-    assert {line["difference"] for line in cells(page, "beside the chapter")} == {":gray[–]"}
-
-
-def test_runs_that_diverged_are_told_and_crash_nothing(text):
-    measure(text, state="diverged", step=600)
-    page = opened(budget="chapter")
-    assert {line["at 64"] for line in cells(page, "perplexity, yours")} == {":red[diverged]"}
-    assert {claim["verdict"] for claim in cells(page, "the chapter in words")} == {":gray[–]"}
 
 
 def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no_reference):
@@ -178,19 +132,6 @@ def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no
     lines = cells(page, "beside the chapter")
     assert [line["reference"] for line in lines] == ["44.4 :gray[± 0.0]", "43.4 :gray[± 0.0]"]
     assert {line["yours"] for line in lines} == {":gray[–]"}
-    assert "Reference: shipped runs, CPU, 2 cores, 2026-01-02." in said(page)
-
-
-def test_every_figure_over_lengths_can_be_had_as_a_file(text):
-    measure(text)
-    from lab.bench import Request, Sweep
-
-    sweep = Sweep.of(POSITIONS, launch.specs(POSITIONS.id, "chapter", (0,), text), Request("chapter"))
-    rows = list(parts.numbers(sweep))
-    assert rows[0][-2:] == ("tokens_in_window", "held_out_perplexity")
-    assert {(row[0], row[-2], row[-1]) for row in rows[1:]} == {
-        (name, n, value) for name, ends in ENDS.items() for n, value in zip(LENGTHS, ends, strict=True)
-    }
 
 
 # The live probes.
@@ -248,11 +189,6 @@ def probes(text, tmp_path, monkeypatch, probes_here):
     return probes_here
 
 
-def press(page, name):
-    page.button(key=f"positions.{name}").click()
-    return rerun(page)
-
-
 def given(probes, what):
     """The arguments of everything that was asked of one probe."""
     return [arguments for name, arguments in probes.asked if name == f"positions-{what}"]
@@ -262,19 +198,12 @@ def schemes(probes, what):
     return [tuple(arguments["weights"]) for arguments in given(probes, what)]
 
 
-def test_opening_the_page_asks_the_quick_probes_alone(probes):
-    opened()
-    assert probes.names == ["positions-diagonals", "positions-order", "positions-table"]
-
-
 def test_perplexity_by_position(probes):
-    page = press(opened(), "places")
+    page = press(opened(), "positions.places")
     assert schemes(probes, "places") == [POSITIONS.variants]
-    chart = next(chart for chart in charts(page) if any("position" in row for row in chart.get("curves", [])))
-    points = [row for row in chart["curves"] if row["name"] == "learned" and row["kind"] == "mean"]
-    assert [(row["position"], row["perplexity"]) for row in points[:5]] == [
-        (8, 50.0), (24, 50.0), (40, 50.0), (56, 50.0), (72, 80.0),
-    ]  # fmt: skip
+    chart = chart_with(page, "curves", "position")
+    assert means(chart, "position")["learned"][:5] == [8, 24, 40, 56, 72]
+    assert means(chart, "perplexity")["learned"][:5] == [50.0] * 4 + [80.0]
     assert chart["edge"] == [{"position": 64, "text": "trained up to here"}]
     assert "learned 50.0 and 80.0" in said(page)
     assert "89 windows. Weights: shipped, seed 0." in said(page)
@@ -282,8 +211,9 @@ def test_perplexity_by_position(probes):
 
 def test_the_rows_that_were_never_trained(probes):
     page = opened()
+    assert probes.names == ["positions-diagonals", "positions-order", "positions-table"], "the quick ones"
     assert schemes(probes, "table") == [("learned",)]
-    rows = next(chart["rows"] for chart in charts(page) if "rows" in chart)
+    rows = chart_with(page, "rows", "turned")["rows"]
     assert [row["turned"] for row in rows[62:66]] == [30.0, 30.0, 0.0, 0.0]
     words = said(page)
     assert "The 64 rows that were trained have turned by 30.0° to 30.0°" in words
@@ -300,17 +230,14 @@ def test_a_pair_of_tokens_moved_through_the_window(probes):
     )
     table = cells(page, "spread of the score")
     assert [row["all 512"] for row in table] == ["1.50e−14", "2.000", "2.000", "1.50e−14", "1.50e−14"]
-    chart = next(chart for chart in charts(page) if any("place" in row for row in chart.get("curves", [])))
-    rope = [row["place"] for row in chart["curves"] if row["name"] == "RoPE" and row["kind"] == "mean"]
-    assert rope[:2] == [16, 24]
-    page.select_slider(key="positions.distance").set_value("1")
-    rerun(page)
+    assert means(chart_with(page, "curves", "place"), "place")["RoPE"][:2] == [16, 24]
+    choose(page, "positions.distance", "1")
     assert page.query_params["distance"] == "1"
     assert len(given(probes, "diagonals")) == 1, "measured once, looked at often"
 
 
 def test_whether_a_slower_rotation_repairs_256(probes):
-    page = press(opened(), "rescaled")
+    page = press(opened(), "positions.rescaled")
     assert schemes(probes, "rescaled") == [("rope",)]
     words = said(page)
     assert "As trained, RoPE goes from 40.0 at 64 tokens to 60.0 at 256." in words
@@ -342,7 +269,7 @@ def test_a_sentence_in_another_order(probes):
 
 
 def test_the_leak_of_the_mask(probes):
-    page = press(opened(), "knowledge")
+    page = press(opened(), "positions.knowledge")
     assert schemes(probes, "knowledge") == [POSITIONS.variants]
     words = said(page)
     assert "**66 %** of the place" in words
@@ -363,7 +290,7 @@ def test_a_probe_that_fails_is_told_in_a_sentence(text, probes_here):
 
 def test_slopes_for_any_number_of_heads(text):
     page = opened(heads="6")
-    slopes = alibi_charts(page)[0]["slopes"]
+    slopes = chart_with(page, "slopes", "name")["slopes"]
     assert [row["name"] for row in slopes] == ["1/4", "1/16", "1/64", "1/256", "1/2", "1/8"]
     assert [row["kind"] for row in slopes] == ["own"] * 4 + ["between"] * 2
     words = said(page)

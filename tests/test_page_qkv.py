@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+from functools import partial
 
 import numpy as np
 import plotly.io
@@ -9,33 +10,20 @@ import pytest
 import torch
 
 from engine.chapter.experiments import QKV, VARIANTS
-from engine.data import corpus
 from engine.models.transformer import Transformer
-from engine.runs import dispatcher
-from engine.system import device
 from engine.training import checkpoint
 from lab import weights
 from lab.sections.qkv.stages import STAGES
 from lab.weights import Weights
 from tests import apptest, finished
-from tests.apptest import nodes, open_page, rerun, said
+from tests.apptest import choose, nodes, open_page, rerun, said
 
 ENDS = {"average-added-positions": 61.0, "matrix": 60.0, "raw": 70.0, "query-key": 50.0, "head-added": 47.5}
 ODD = "$5 and <b>x</b>  a.b[1]"
 
 
 @pytest.fixture
-def text(tiny_corpus, no_reference, one_thread, monkeypatch, probes_here):
-    """A small text in place of the chapter's, on a machine that a dispatcher serves."""
-    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
-    monkeypatch.setattr(device, "describe", lambda: here)
-    monkeypatch.setattr(corpus, "present_corpus_id", lambda: (tiny_corpus, None))
-    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
-    return tiny_corpus
-
-
-@pytest.fixture
-def trained(tmp_path, text, monkeypatch):
+def trained(tmp_path, text, one_thread, monkeypatch):
     """Weights that differ from the untrained head's, as if they were shipped."""
     torch.manual_seed(7)
     path = tmp_path / "head-added.safetensors"
@@ -46,12 +34,7 @@ def trained(tmp_path, text, monkeypatch):
     return path
 
 
-def opened(**query):
-    return open_page("qkv", **query)
-
-
-def looked(**query):
-    return opened(**query)
+opened = partial(open_page, "qkv")
 
 
 def drawn(page):
@@ -91,7 +74,7 @@ def test_the_words_about_the_ladder_are_true():
 
 
 def test_what_each_part_is_worth_is_read_off_the_readers_own_figures(text):
-    finished.runs(QKV, text, figures=lambda spec: {"validation_perplexity": ENDS[spec.variant]})
+    finished.runs(QKV, text, figures=lambda name, _: {"validation_perplexity": ENDS[name]})
     words = said(opened())
     assert "One matrix for every sentence gains 1.0 points on equal weights" in words
     assert "Raw scores loses 9.0 points" not in words
@@ -100,7 +83,7 @@ def test_what_each_part_is_worth_is_read_off_the_readers_own_figures(text):
 
 
 def test_looking_inside_shows_both_heads_stage_by_stage(trained):
-    page = looked()
+    page = opened()
     figures = drawn(page)
     for side in ("trained", "untrained"):
         strip = one(figures, f"strip.{side}.")
@@ -120,7 +103,7 @@ def test_looking_inside_shows_both_heads_stage_by_stage(trained):
 
 
 def test_three_steps_in_numbers(trained):
-    table = apptest.cells(looked(), "step")
+    table = apptest.cells(opened(), "step")
     assert list(table[0]) == ["step", "measured", "trained", "untrained"]
     assert [table[0][side] for side in ("trained", "untrained")] == ["13 of 13", "13 of 13"]
     assert [table[1][side] for side in ("trained", "untrained")] == ["0", "0"]
@@ -129,7 +112,7 @@ def test_three_steps_in_numbers(trained):
 
 
 def test_the_rows_table_and_the_whole_table_are_the_map(trained):
-    page = looked(row="5")
+    page = opened(row="5")
     cells = one(drawn(page), "map.weights.trained.").data[0]
     row = grid(cells)[5, :6] ** 2
     table = numbers(page, 2)
@@ -141,7 +124,7 @@ def test_the_rows_table_and_the_whole_table_are_the_map(trained):
 
 
 def test_every_stage_can_be_shown_large_and_scores_of_both_heads_have_one_scale(trained):
-    page = looked(stages=",".join(STAGES))
+    page = opened(stages=",".join(STAGES))
     figures = drawn(page)
     for stage in STAGES:
         pair = [one(figures, f"map.{stage}.{side}.").data[0] for side in ("trained", "untrained")]
@@ -154,24 +137,22 @@ def test_every_stage_can_be_shown_large_and_scores_of_both_heads_have_one_scale(
 
 
 def test_sentence_stages_and_row_live_in_the_url(trained):
-    page = looked(sentence="To be, or not to be", stages="products,mixed", row="2")
+    page = opened(sentence="To be, or not to be", stages="products,mixed", row="2")
     assert page.selectbox(key="qkv.row").value == 2
     assert {key for key in drawn(page) if "map." in key}
-    page.text_input(key="qkv.sentence").set_value("the king is dead, and the queen is dead")
-    rerun(page)
+    choose(page, "qkv.sentence", "the king is dead, and the queen is dead")
     assert page.query_params["sentence"] == "the king is dead, and the queen is dead"
     assert page.selectbox(key="qkv.row").value == len(page.selectbox(key="qkv.row").options) - 1
     group = next(group for group in page.button_group if group.key == "qkv.stages")
     group.set_value(["raw"])
     rerun(page)
     assert page.query_params["stages"] == "raw"
-    page.text_input(key="qkv.sentence").set_value("the king")
-    rerun(page)
+    choose(page, "qkv.sentence", "the king")
     assert page.selectbox(key="qkv.row").options == ["·the (0)", "·king (1)"]
 
 
 def test_without_a_trained_head_the_untrained_one_still_stands_there(text):
-    page = looked()
+    page = opened()
     assert "There is no trained head here. Train it above" in said(page)
     figures = drawn(page)
     assert one(figures, "map.weights.untrained.") is not None
@@ -180,23 +161,22 @@ def test_without_a_trained_head_the_untrained_one_still_stands_there(text):
 
 def test_a_checkpoint_that_cannot_be_read_costs_only_its_own_side(trained, monkeypatch):
     trained.write_bytes(b"no checkpoint")
-    page = looked()
+    page = opened()
     assert "is not a whole checkpoint of this lab" in said(page)
     assert one(drawn(page), "map.weights.untrained.") is not None
 
 
 @pytest.mark.parametrize(
-    ("sentence", "complaint"),
-    [("   ", "Type at least one word."), ("x" * 300, "allowed: 1 to 128.")],
+    ("sentence", "complaint"), [("   ", "Type at least one word."), ("x" * 300, "allowed: 1 to 128.")]
 )
 def test_a_sentence_that_does_not_fit_gets_one_line(trained, sentence, complaint):
-    page = looked(sentence=sentence)
+    page = opened(sentence=sentence)
     assert said(page).count(complaint) == 1
     assert not drawn(page)
 
 
 def test_odd_characters_are_shown_as_they_are(trained):
-    page = looked(sentence=ODD)
+    page = opened(sentence=ODD)
     assert any("·$ (0)" in name or "$" in name for name in page.selectbox(key="qkv.row").options)
     cells = one(drawn(page), "map.weights.untrained.").data[0]
     assert not any("<b>" in name for name in cells.x)

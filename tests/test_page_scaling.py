@@ -1,7 +1,7 @@
 """The page Why sqrt(d_k): the sweep over widths, the rescue, random vectors, other scales."""
 
 import shutil
-from dataclasses import replace
+from functools import partial
 
 from engine.chapter import reference
 from engine.chapter.experiments import SCALES, SCALING, SCALING_LONG, SCALING_WIDE
@@ -10,32 +10,22 @@ from engine.probes import registry
 from engine.runs import launch
 from engine.runs.store import Store
 from engine.system import paths
-from lab.bench import Request, Row, Sweep
-from lab.charts import panels as small_multiples
 from lab.sections.scaling import parts
-from lab.shell import export
 from tests import finished
-from tests.apptest import cells, charts, open_page, rerun, said
+from tests.apptest import cells, charts, choose, means, open_page, press, said
 
 SHIPPED = paths.REFERENCE
-WIDE = {"divided": 0.5, "undivided": 20.0}  # starting spread of the scores, times the width's share
+opened = partial(open_page, "scaling")
+COLLAPSED = {"score_std": 150.0, "entropy_nats": 0.017, "frozen_share": 0.95}
 
 
-def opened(**query):
-    return open_page("scaling", **query)
-
-
-def figures(spec):
+def figures(variant, seed):
     """A perplexity, a spread and a share that tell variants, widths and seeds apart."""
-    kind = spec.variant.partition("-")[0]
-    width = spec.config.effective_d_head
-    gap = {32: -0.4, 128: 0.0, 256: 18.0, 1024: 17.0}[width] * (kind == "undivided")
-    collapsed = kind == "undivided" and width > 128
+    kind, _, size = variant.partition("-")
+    apart = {"32": -0.4, "256": 18.0, "1024": 17.0}.get(size.partition("-")[0], 0.0) * (kind == "undivided")
     return {
-        "validation_perplexity": 57.0 + gap + 0.1 * spec.seed,
-        "score_std": 150.0 if collapsed else 2.4,
-        "entropy_nats": 0.017 if collapsed else 1.9,
-        "frozen_share": 0.95 if collapsed else 0.05,
+        "validation_perplexity": 57.0 + apart + 0.1 * seed,
+        **(COLLAPSED if apart > 0 else {"score_std": 2.4, "entropy_nats": 1.9, "frozen_share": 0.05}),
     }
 
 
@@ -72,14 +62,12 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
 
 def test_train_queues_the_sweep_and_what_the_narrow_heads_add(text):
     page = opened(budget="chapter", seeds="0,1")
-    page.button(key="scaling.train").click()
-    rerun(page)
+    press(page, "scaling.train")
     runs = Store().runs()
     assert len(runs) == 20
     assert {run.spec.variant for run in runs} == {*SCALING.variants, *SCALING_LONG.variants}
     assert len({run.digest for run in runs}) == 20
     assert [run.spec.seed for run in runs] == [0] * 10 + [1] * 10
-    assert page.button(key="scaling.cancel").label == "Cancel"
 
 
 def test_a_running_sweep_shows_five_panels_of_one_width_and_its_progress(text):
@@ -111,18 +99,10 @@ def test_the_tables_name_a_winner_and_stand_beside_the_chapter(text):
         "d_k 256",
         "d_k 1024",
     ]
-    assert [row["points saved"].split(" ")[0] for row in first] == [
-        "**−0.4**",
-        "**+0.0**",
-        "**+0.0**",
-        "**+18.0**",
-        "**+17.0**",
-    ]
-    assert [row["winner"] for row in first] == [
-        ":red[●] undivided",
-        *[":gray[tie]"] * 2,
-        *[":green[●] divided"] * 2,
-    ]
+    saved = [row["points saved"].split(" ")[0] for row in first]
+    assert saved == ["**−0.4**", "**+0.0**", "**+0.0**", "**+18.0**", "**+17.0**"]
+    winners = [row["winner"] for row in first]
+    assert winners == [":red[●] undivided", *[":gray[tie]"] * 2, *[":green[●] divided"] * 2]
     ends = cells(page, "scores at the end")[-1]
     assert ends["std, undivided"].startswith("**150**")
     assert ends["over 0.99, undiv."].startswith("**95.0 %**")
@@ -149,17 +129,18 @@ def test_the_shipped_reference_stands_in_its_own_column(text, no_reference):
     assert {line["yours"] for line in lines.values()} == {":gray[–]"}
 
 
-def row(**yours):
-    return Row("divided-32", None, None, {int(seed[1:]): value for seed, value in yours.items()}, 0)
+def test_seed_noise_is_no_win_and_a_diverged_model_loses(text):
+    def noisy(variant, seed):
+        return figures(variant, seed) | (
+            {"validation_perplexity": 74.0 + 2 * seed} if variant == "divided-256" else {}
+        )
 
-
-def test_who_wins():
-    assert parts.winner(row(s0=57.0), row(s0=75.0)) == "divided"
-    assert parts.winner(row(s0=57.0), row(s0=56.0)) == "undivided"
-    assert parts.winner(row(s0=57.0), row(s0=57.01)) == "neither"
-    assert parts.winner(row(s0=57.0, s1=58.0), row(s0=58.0, s1=57.5)) == "neither"  # seed noise
-    assert parts.winner(row(s0=57.0), row()) is None
-    assert parts.winner(row(s0=57.0), replace(row(), diverged=1)) == "divided"
+    lost = {"state": "diverged", "only": ["undivided-1024"], "last": 600, "curve": on_the_way}
+    finished.runs(SCALING, text, "chapter", (0, 1), figures=noisy, **lost)
+    page = opened(budget="chapter", seeds="0,1")
+    winners = {row["perplexity"]: row["winner"] for row in cells(page, "perplexity")}
+    assert winners["d_k 1024"] == ":green[●] divided"
+    assert winners["d_k 256"] == ":gray[tie, within seed noise]"
 
 
 def test_a_collapsed_head_is_forked_once(text):
@@ -167,10 +148,8 @@ def test_a_collapsed_head_is_forked_once(text):
     page = opened()
     assert page.selectbox(key="scaling.rescue").value == "1024-0"
     assert page.button(key="scaling.rescue-train").label == "Put the division back"
-    page.selectbox(key="scaling.rescue").select("256-0")
-    rerun(page)
-    page.button(key="scaling.rescue-train").click()
-    rerun(page)
+    choose(page, "scaling.rescue", "256-0")
+    press(page, "scaling.rescue-train")
     (fork,) = Store().runs(states=["queued"])
     parent = next(run for run in runs if run.spec.variant == "undivided-256")
     assert fork.spec.start_from == f"{parent.id}:{parent.digest}"
@@ -184,13 +163,11 @@ def test_the_rescue_goes_on_where_the_collapse_ended(text):
     parent = next(run for run in runs if run.spec.variant == "undivided-1024")
     measure(text, specs=[launch.rescue(parent.id, parent.spec)])
     page = opened(rescue="1024-0")
-    spread = next(chart for chart in charts(page)[5:])["curves"]
-    reach = {
-        name: [row["step"] for row in spread if row["name"] == name] for name in {r["name"] for r in spread}
-    }
+    spread = charts(page)[5]
+    reach = means(spread, "step")
     assert max(reach["undivided"]) == max(reach["divided all along"]) == 80
     assert (min(reach["division put back"]), max(reach["division put back"])) == (80, 160)
-    assert {row["dash"] for row in spread if row["name"] == "division put back"} == {"dashed"}
+    assert {row["dash"] for row in spread["curves"] if row["name"] == "division put back"} == {"dashed"}
     table = cells(page, "yours")
     assert [line["yours"] for line in table][:2] == ["undivided, 80 steps", "division put back, no step yet"]
     assert table[0]["std of scores"] == "**150**"
@@ -204,8 +181,7 @@ def test_other_scales_train_the_three_that_are_missing(text):
     measure(text, budget="quick")
     page = opened()
     assert page.button(key="scaling.scales-train").label == "Train three models"
-    page.button(key="scaling.scales-train").click()
-    rerun(page)
+    press(page, "scaling.scales-train")
     queued = [run.spec.variant for run in Store().runs(states=["queued"])]
     assert queued == list(SCALES.variants[2:])
     table = cells(page, "d_k 1024")
@@ -215,10 +191,8 @@ def test_other_scales_train_the_three_that_are_missing(text):
 def test_models_as_wide_as_their_heads_stand_beside_the_chapter_on_their_own(text):
     page = opened(budget="chapter")
     assert "1,500 steps of 32 × 128 tokens at learning rate 0.001." in said(page)
-    button = page.button(key="scaling.wide-train")
-    assert button.label == "Train four models"
-    button.click()
-    rerun(page)
+    assert page.button(key="scaling.wide-train").label == "Train four models"
+    press(page, "scaling.wide-train")
     runs = Store().runs()
     assert [run.spec.variant for run in runs] == list(SCALING_WIDE.variants)
     assert {run.spec.budget.learning_rate for run in runs} == {1e-3}
@@ -273,8 +247,7 @@ def test_random_vectors_are_measured_when_asked_for(text, probes_here):
         "difference": ":gray[–]",
     }
     assert "No reference is shipped with this copy." in said(page)
-    page.button(key="scaling.measure").click()
-    rerun(page)
+    press(page, "scaling.measure")
     assert probes_here.asked == [("scaling", {"pairs": 20_000, "d_heads": [4, 16, 64, 256, 1024]})]
     assert [list(line.values()) for line in cells(page, "width d")[:2]] == [
         ["4, σ²", "3.975", ":gray[–]", "**3.975**", ":green[+3.1e−4]"],
@@ -282,8 +255,7 @@ def test_random_vectors_are_measured_when_asked_for(text, probes_here):
     ]
     assert cells(page, "width d, undivided : divided")[1]["gradient"] == "**1.8e−5** : 0.021"
     assert "earlier input" not in said(page)
-    page.select_slider(key="scaling.pairs").set_value(100)
-    rerun(page)
+    choose(page, "scaling.pairs", 100)
     assert len(probes_here.asked) == 1, "nothing is measured without being asked"
     assert "This is of the earlier input. Press the button to measure anew." in said(page)
     assert page.query_params["pairs"] == "100"
@@ -295,8 +267,7 @@ def test_random_vectors_stand_beside_the_chapter_and_the_shipped_reference(text,
     reference.load.cache_clear()
     random_vectors(probes_here)
     page = opened()
-    page.button(key="scaling.measure").click()
-    rerun(page)
+    press(page, "scaling.measure")
     assert cells(page, "width d")[0]["reference"] == "3.975"
     wide = cells(page, "width d, undivided : divided")
     names = [line["width d, undivided : divided"] for line in wide]
@@ -314,8 +285,7 @@ def test_random_vectors_stand_beside_the_chapter_and_the_shipped_reference(text,
 def test_other_pairs_than_the_chapters_are_named_and_judge_nothing(text, probes_here):
     random_vectors(probes_here, pairs=100)
     page = opened(pairs="100")
-    page.button(key="scaling.measure").click()
-    rerun(page)
+    press(page, "scaling.measure")
     words = (
         "of chapter and reference are of 20,000 pairs, yours of 100, so grey differences are not comparable."
     )
@@ -330,8 +300,7 @@ def beside(page):
 
 def test_what_cannot_be_measured_is_told(text, probes_here):
     page = opened(pairs="50000", widest="4096")
-    page.button(key="scaling.measure").click()
-    rerun(page)
+    press(page, "scaling.measure")
     assert "50,000 pairs with d 4,096; allowed: at most 24,414 pairs." in said(page)
 
 
@@ -340,16 +309,3 @@ def test_a_collapsed_head_that_is_not_there_is_named(text):
     page = opened(rescue="256-7")
     assert "No finished undivided head of these settings is 256-7." in said(page)
     assert page.session_state["scaling.rescue"] == "1024-0"
-
-
-def test_the_row_of_panels_can_be_exported(text):
-    measure(text, budget="quick")
-    specs = launch.specs(SCALING.id, "quick", (0,), text)
-    sweep = Sweep.of(SCALING, specs, Request())
-    panels = parts.width_parts(sweep, parts.WIDEST)
-    drawn = export.picture(small_multiples.together(panels, 80), "svg").decode()
-    for panel in parts.PANELS:
-        assert panel.title in drawn
-    rows = list(small_multiples.table(panels))
-    assert rows[0] == ("figure", "line", "curve", "step", "value")
-    assert {row[0] for row in rows[1:]} == {panel.metric for panel in parts.PANELS}

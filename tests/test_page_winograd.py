@@ -1,17 +1,17 @@
 """The page Winograd: training on a reader's own sentences, and what its sections say of what was trained."""
 
-import json
+from functools import partial
 
 import pytest
 
 from engine.circuits.results import Score
 from engine.data.languages import shelf
 from engine.probes.results.winograd import Answer
-from engine.runs import dispatcher, trainer
 from engine.runs.store import Store
-from engine.system import device, files
+from engine.system import device
 from lab.sections.winograd import graph as winograd_graph
-from tests.apptest import cells, charts, open_page, rerun, said
+from tests import finished
+from tests.apptest import cells, charts, choose, link, open_page, press, rerun, said
 from tests.winograd_models import SMALL, WORDS, measured
 
 VARIANTS = ("average", "average-added", "one-block", "two-blocks")
@@ -24,13 +24,9 @@ SHARES = {
 
 
 @pytest.fixture(autouse=True)
-def machine(home, no_reference, monkeypatch, one_thread):
+def machine(store, no_reference, monkeypatch, one_thread):
     """Nothing shipped, nothing run yet, and a dispatcher."""
-    here = device.Device("cpu", "CPU, 2 cores", 0, "2.13.0", False)
-    monkeypatch.setattr(device, "describe", lambda: here)
-    monkeypatch.setattr(device, "probe", lambda: here)
-    monkeypatch.setattr(dispatcher, "running", lambda root=None: True)
-    return home
+    monkeypatch.setattr(device, "probe", device.describe)
 
 
 @pytest.fixture
@@ -39,38 +35,7 @@ def small(weights):
     return measured(shelf.keep(SMALL), weights, SHARES)
 
 
-def opened(**query):
-    return open_page("winograd", **query)
-
-
-def pressed(page, name):
-    page.button(key=f"winograd.{name}").click()
-    return rerun(page)
-
-
-def chosen(page, kind, name, value):
-    getattr(page, kind)(key=f"winograd.{name}").set_value(value)
-    return rerun(page)
-
-
-def in_url(page, name):
-    """A parameter; one that the page wrote is a list."""
-    value = page.query_params[name]
-    return value if isinstance(value, str) else value[0]
-
-
-def carried_out():
-    """Train every queued run for real, as its process would."""
-    store = Store()
-    for run in store.runs(states=["queued"]):
-        folder = store.directory(run.id)
-        folder.mkdir()
-        (folder / "spec.json").write_text(run.spec.to_json())
-        outcome = trainer.run(folder, 1)
-        store.advance(
-            run.id, "queued", outcome["state"], measured=outcome["measured"], seconds=outcome["seconds"],
-            started=run.created + 1, ended=run.created + 2,
-        )  # fmt: skip
+opened = partial(open_page, "winograd")
 
 
 # The bench.
@@ -82,24 +47,11 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do():
     assert words.count("There is no such model here.") == 4
     assert "36 words; 960 sentences to train on and 960 held out" in words
     rules = [row["text"] for row in charts(page)[0]["rules"] if row["text"]]
-    assert [rule.replace("\u00a0", " ") for rule in rules] == [
-        "chapter 27.9 %",
-        "chapter 92.7 % and 100.0 %",
-        "chance, 50 %",
-    ]
+    rules = [rule.replace("\u00a0", " ") for rule in rules]
+    assert rules == ["chapter 27.9 %", "chapter 92.7 % and 100.0 %", "chance, 50 %"]
     table = cells(page, "right answers")
     assert [row["chapter"] for row in table] == ["27.9 %", ":gray[–]", "92.7 %", "100.0 %", "50.0 %"]
     assert {row["yours"] for row in table} == {":gray[–]"}
-
-
-def test_train_queues_four_models_and_cancel_stands_in_its_place():
-    page = pressed(opened(seeds="0,1", version="open"), "train")
-    runs = Store().runs()
-    assert [(run.spec.experiment, run.spec.variant) for run in runs] == [
-        ("winograd-open", name) for name in VARIANTS
-    ] * 2
-    assert page.button(key="winograd.cancel").label == "Cancel"
-    assert "Queued" in said(page)
 
 
 def test_results_answer_the_guess_over_epochs():
@@ -124,34 +76,8 @@ def test_results_answer_the_guess_over_epochs():
 def test_figures_of_the_chapters_budget_are_judged_in_points():
     measured("winograd-closed", {}, {**SHARES, "two-blocks": (0.9, 0.1, 0.0)}, budget="chapter")
     table = cells(opened(budget="chapter"), "right answers")
-    assert [row["difference"] for row in table] == [
-        ":green[+0.1]",
-        ":gray[–]",
-        ":green[+0.3]",
-        ":red[−10.0 outside]",
-        ":green[+0.0]",
-    ]
-
-
-def test_a_running_sweep_draws_what_there_is():
-    (run, *_) = measured("winograd-closed", {}, SHARES)
-    store = Store()
-    sweep = store.submit([other.spec for other in store.runs()], "local")
-    again = store.runs(sweep=sweep)
-    folder = store.directory(again[0].id)
-    folder.mkdir()
-    record = {"step": 300, "seconds": 9, "accuracy": 0.2, "wrong_noun": 0.3, "other": 0.5}
-    (folder / "metrics.jsonl").write_text(
-        json.dumps({**record, "step": 0}) + "\n" + json.dumps(record) + "\n"
-    )
-    store.advance(again[0].id, "queued", "running", started=again[0].created)
-    page = opened()
-    assert "Running: step 300 of" in said(page)
-    assert page.button(key="winograd.cancel").label == "Cancel"
-    first = [row for row in charts(page)[0]["curves"] if row["name"] == "average"]
-    assert first[-1]["accuracy"] == 0.2
-    assert charts(page)[0]["done"][0]["to"] > 0
-    assert run.spec.variant == "average"
+    differences = [row["difference"] for row in table]
+    assert differences == [":green[+0.1]", ":gray[–]", ":green[+0.3]", ":red[−10.0 outside]", ":green[+0.0]"]
 
 
 def test_the_open_version_says_that_its_words_give_it_away():
@@ -164,21 +90,17 @@ def test_the_open_version_says_that_its_words_give_it_away():
 # The reader's own language.
 
 
-def test_a_link_holds_the_whole_state(small, probes_here):
-    query = {
-        **WORDS, "budget": "quick", "seeds": "0", "bag": "at", "read": "both", "model": "one-block",
-        "x": "cat", "y": "hill", "a": "slow", "b": "steep", "head": "2", "how": "zero", "of": "3",
-        "query": "12", "key": "6", "count": "10", "held": "100",
-    }  # fmt: skip
-    page = opened(**query)
+def test_a_link_holds_the_readers_words(small, probes_here):
+    page = opened(**WORDS, x="cat", y="hill", a="slow", b="steep")
     words = said(page)
-    assert "is no setting" not in words
     assert ":orange[" not in words.replace(":orange[●]", "")
     assert "Done in" in words  # its runs were found by these words
-    assert {key: in_url(page, key) for key in query} == query
+    assert {name: link(page, name) for name in WORDS} == WORDS
     assert page.selectbox(key="winograd.x").value == "cat"
     assert page.text_area(key="winograd.nouns").value == WORDS["nouns"]
     assert "The words are yours, so nothing is compared with the chapter." in words
+    run = next(run for run in Store().runs() if run.spec.variant == "two-blocks")
+    assert f"Weights: yours, run #{run.id}, {run.spec.budget.steps:,} steps, seed 0" in words
 
 
 @pytest.mark.parametrize(
@@ -204,11 +126,11 @@ def test_a_bad_list_of_words_is_one_sentence_and_trains_nothing(changes, sentenc
 def test_edited_words_are_another_language_with_its_own_runs(small, probes_here):
     page = opened(**WORDS)
     assert "Done in" in said(page)
-    page = chosen(page, "text_area", "nouns", f"{WORDS['nouns']} fox")
+    page = choose(page, "winograd.nouns", f"{WORDS['nouns']} fox")
     assert "Done in" not in said(page)
-    assert in_url(page, "nouns") == f"{WORDS['nouns']} fox"
+    assert link(page, "nouns") == f"{WORDS['nouns']} fox"
     assert "fox" in page.selectbox(key="winograd.x").options
-    page = pressed(page, "train")
+    page = press(page, "winograd.train")
     specs = [run.spec for run in Store().runs(states=["queued"])]
     assert {spec.config.vocab_size for spec in specs} == {len(SMALL.words) + 1}
     assert shelf.load(specs[0].corpus).nouns == (*SMALL.nouns, "fox")
@@ -216,43 +138,35 @@ def test_edited_words_are_another_language_with_its_own_runs(small, probes_here)
 
 def test_a_word_that_is_gone_is_not_looked_at_any_more(small, probes_here):
     page = opened(**WORDS, x="path")
-    page = chosen(page, "text_area", "nouns", "dog road cat hill cow")
+    page = choose(page, "winograd.nouns", "dog road cat hill cow")
     assert page.selectbox(key="winograd.x").value == "dog"
 
 
 def test_steps_are_those_that_were_asked_for():
-    page = pressed(opened(steps="40"), "train")
+    page = press(opened(steps="40"), "winograd.train")
     assert {run.spec.budget.steps for run in Store().runs()} == {40}
     assert {run.spec.budget.evaluate_every for run in Store().runs()} == {4, 5}  # averages and blocks
-    assert in_url(page, "steps") == "40"
+    assert link(page, "steps") == "40"
 
 
 def test_a_typed_sentence_fills_the_boxes_and_a_wrong_one_is_explained():
     page = opened()
-    page.text_input(key="winograd.typed").set_value("The cow did not cross the HILL because it was too steep")
-    rerun(page)
+    choose(page, "winograd.typed", "The cow did not cross the HILL because it was too steep")
     boxes = {name: page.selectbox(key=f"winograd.{name}").value for name in "xyab"}
     assert boxes == {"x": "cow", "y": "hill", "a": "steep", "b": "wet"}
-    page.text_input(key="winograd.typed").set_value("the cow did not cross the cow because it was too wet")
-    rerun(page)
+    choose(page, "winograd.typed", "the cow did not cross the cow because it was too wet")
     assert "both nouns are 'cow'; allowed: two that differ." in said(page)
-    page.text_input(key="winograd.typed").set_value("the cow ate")
-    rerun(page)
+    choose(page, "winograd.typed", "the cow ate")
     assert "'ate' is no word of this language" in said(page)
-
-
-def test_two_equal_nouns_are_one_sentence(small, probes_here):
-    page = opened(**WORDS, x="dog", y="dog")
-    assert "Both nouns are 'dog'; choose two that differ." in said(page)
 
 
 # A whole run.
 
 
 def test_from_the_click_to_the_maps_with_real_training(monkeypatch):
-    page = pressed(opened(**WORDS, steps="20"), "train")
+    page = press(opened(**WORDS, steps="20"), "winograd.train")
     assert len(Store().runs(states=["queued"])) == 4
-    carried_out()
+    finished.carry_out()
     page = rerun(page)
     words = said(page)
     assert "Done in" in words
@@ -280,24 +194,22 @@ def test_every_section_after_its_press_and_after_edits(small, probes_here):
     moved = [row["key"] for row in rows if row["change"].startswith("**")]
     assert moved == ["**adj. (11)**"]
 
-    page = pressed(page, "circuit")
+    page = press(page, "winograd.circuit")
     quick = ["winograd-cut", "winograd-maps"]
     assert probes_here.names == sorted([*quick, "winograd-circuit", "winograd-effects"])
     graph = next(chart for chart in charts(page) if "edges" in chart)
     assert {row["head"] for row in graph["heads"]} == {f"{b}.{h}" for b in (1, 2) for h in (1, 2, 3, 4)}
-    chosen_edge = page.selectbox(key="winograd.edge").value
-    assert [row["id"] for row in graph["edges"] if row["slot"] == "red"] == [chosen_edge] * len(
-        [row for row in graph["edges"] if row["slot"] == "red"]
-    )
+    costliest = page.selectbox(key="winograd.edge").value
+    assert {row["id"] for row in graph["edges"] if row["slot"] == "red"} == {costliest}
     assert "held-out sentences 100.0 % were right and **" in said(page)
 
-    page = chosen(page, "selectbox", "edge", page.selectbox(key="winograd.edge").options[0])
+    page = choose(page, "winograd.edge", page.selectbox(key="winograd.edge").options[0])
     assert len(probes_here.asked) == 4  # a cut costs nothing more
-    page = chosen(page, "selectbox", "a", "slow")
+    page = choose(page, "winograd.a", "slow")
     again = sorted(name for name, _ in probes_here.asked[4:])
     assert again == ["winograd-cut", "winograd-effects", "winograd-maps"]  # what depends on the sentence
 
-    page = pressed(page, "proof")
+    page = press(page, "winograd.proof")
     words = said(page)
     assert "Patching nothing restores 0.0 %, everything 100.0 %." in words
     assert "This model’s route: **" in words
@@ -311,28 +223,31 @@ def test_every_section_after_its_press_and_after_edits(small, probes_here):
 def test_taking_heads_out_changes_the_accuracy(small, probes_here):
     page = opened(**WORDS)
     before = said(page)
-    page = chosen(page, "segmented_control", "how", "zero")
-    accuracies = set()
-    for head in "1234":
-        page = chosen(page, "selectbox", "of", head)
-        accuracies.add(next(line for line in said(page).splitlines() if line.startswith("Of 60 held-out")))
+    page = choose(page, "winograd.how", "zero")
+    read = [before, *(said(choose(page, "winograd.of", head)) for head in "1234")]
     assert probes_here.names.count("winograd-ablated") == 4
-    assert len(accuracies | {next(line for line in before.splitlines() if line.startswith("Of 60"))}) > 1
+    shares = {line for words in read for line in words.splitlines() if line.startswith("Of 60 held-out")}
+    assert len(shares) > 1
 
 
-def test_an_edge_that_cannot_be_is_one_sentence(small, probes_here):
-    page = opened(**WORDS, query="3", key="9")
-    assert "The key position is 9, ahead of its query" in said(page)
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"x": "dog", "y": "dog"}, "Both nouns are 'dog'; choose two that differ."),
+        ({"query": "3", "key": "9"}, "The key position is 9, ahead of its query"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_one_sentence(small, probes_here, query, sentence):
+    assert sentence in said(opened(**WORDS, **query))
 
 
 def test_an_edge_of_another_model_is_named_and_replaced(small, probes_here):
-    page = pressed(opened(**WORDS, edge="9.9-decision-adjective"), "circuit")
+    page = press(opened(**WORDS, edge="9.9-decision-adjective"), "winograd.circuit")
     assert "This model has no look 9.9-decision-adjective." in said(page)
 
 
 def test_one_block_has_no_second_hop(small, probes_here):
-    page = opened(**WORDS, model="one-block")
-    page = pressed(page, "proof")
+    page = press(opened(**WORDS, model="one-block"), "winograd.proof")
     words = said(page)
     assert "One block has no second hop, so there is no route to tell." in words
     assert "**Block 2**" not in words
@@ -347,10 +262,7 @@ def test_a_shipped_model_is_looked_into_when_none_is_trained(no_reference, weigh
     assert "Weights: shipped" not in said(opened(**WORDS))
 
 
-def test_the_costliest_edge_is_one_that_flips_an_answer(small, probes_here):
-    page = pressed(opened(**WORDS), "circuit")
-    page_edges = next(chart for chart in charts(page) if "edges" in chart)["edges"]
-    assert any(row["slot"] == "red" for row in page_edges)
+def test_an_answer_that_names_another_noun_without_the_edge_is_flipped():
     answers = [Answer("tired", "dog", "road", 1.0, 0.0, named, []) for named in ("dog", "road", "dog", "dog")]
     score = Score(1.0, 0.0, 0.0, 1.0, 1)
     look = winograd_graph.Look(0, 1, "decision", "adjective", 0.5, 0.2, True, score, answers[2:])
@@ -362,7 +274,7 @@ def test_the_costliest_edge_is_one_that_flips_an_answer(small, probes_here):
 
 
 def test_seeds_are_trained_and_then_scored(weights, probes_here):
-    page = pressed(opened(**WORDS), "score-train")
+    page = press(opened(**WORDS), "winograd.score-train")
     runs = Store().runs()
     assert [run.spec.seed for run in runs] == [10, 11, 12, 13, 14]
     assert {run.spec.variant for run in runs} == {"two-blocks"}
@@ -379,10 +291,3 @@ def test_seeds_are_trained_and_then_scored(weights, probes_here):
     assert "Scored 5 seeds" in words
     other = opened(**WORDS)
     assert other.button(key="winograd.score").label == "Score 5 seeds"
-
-
-def test_a_run_s_checkpoint_names_whose_it_is(small, probes_here):
-    words = said(opened(**WORDS))
-    run = next(run for run in Store().runs() if run.spec.variant == "two-blocks")
-    assert f"Weights: yours, run #{run.id}, {run.spec.budget.steps:,} steps, seed 0" in words
-    assert files.last_record(Store().directory(run.id))["step"] == run.spec.budget.steps
