@@ -108,13 +108,16 @@ def runs(
 def ship(
     folder: Path,
     experiment: Experiment,
-    figures: Callable[[str, int], Figures],
+    figures: Callable[[str, int], Figures | None],
     variants: Sequence[str] | None = None,
     seeds: Sequence[int] = (0, 1),
 ) -> Reference:
-    """Write a reference into the folder of those that are shipped. figures: of a variant and a seed."""
+    """Write a reference into the folder of those that are shipped.
+
+    figures: of a variant and a seed; None of a seed that it was not trained with.
+    """
     rows = {
-        name: ReferenceRow({str(seed): figures(name, seed) for seed in seeds}, {}, [])
+        name: ReferenceRow({str(seed): of for seed in seeds if (of := figures(name, seed))}, {}, [])
         for name in variants or experiment.variants
     }
     made = Reference(experiment.id, "CPU, 2 cores", 1, {}, "2026-01-02", "", "", rows)
