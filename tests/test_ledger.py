@@ -76,8 +76,9 @@ def test_the_chapters_block():
 @pytest.mark.parametrize(
     ("name", "added"),
     [
-        ("average", 0), ("average-positions", 128**2), ("matrix", 128**2), ("raw", 0),
-        ("query-key", 2 * 128**2), ("unmasked", 0), ("head-projected", 16_512), ("four-heads", 0), ("block", 768), ("block-dropout", 0),
+        ("average", 0), ("average-positions", 128**2), ("matrix", 128**2), ("raw", 0), ("unmasked", 0),
+        ("query-key", 2 * 128**2), ("head-projected", 16_512), ("four-heads", 0), ("block", 768),
+        ("block-dropout", 0),
     ],
 )  # fmt: skip
 def test_what_a_rung_adds(name, added):
