@@ -15,19 +15,27 @@ from engine.circuits.scoring import Questions, score
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 
-# Small, with weights as they are drawn, for what holds of any model.
+# Small, for what holds of any model.
 CONFIG = ModelConfig(
-    vocab_size=20,
-    d_model=12,
-    n_head=3,
-    n_layer=2,
-    mixer="attention",
-    connection="pre-norm",
-    positions="learned",
-    max_positions=16,
-    output_projection=True,
-    d_ff=20,
-)
+    vocab_size=20, d_model=12, n_head=3, n_layer=2, d_ff=20, max_positions=16,
+    mixer="attention", connection="pre-norm", positions="learned", output_projection=True,
+)  # fmt: skip
+
+
+def felt(config=CONFIG, dtype=torch.float64, seed=0):
+    """A model none of whose parameters is what torch starts with: gains, biases and matrices are felt."""
+    torch.manual_seed(seed)
+    made = Transformer(config).to(dtype).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return made
+
+
+def sentences(count=4, length=7, seed=1, vocab_size=CONFIG.vocab_size):
+    """Random tokens. shape: -> (count, length)"""
+    return torch.randint(vocab_size, (count, length), generator=torch.Generator().manual_seed(seed))
+
 
 SHARP = 60.0  # a score beside 0: what is not looked at keeps exp(-60)
 
@@ -40,21 +48,10 @@ def built(vocab_size, length, slots, blocks):
     V + T + i. The logit of token v is 10 times the slot ``slots - V + v``: the last V slots are the answer.
     """
     width, size = vocab_size + length + slots, vocab_size + length + 2
-    config = ModelConfig(
-        vocab_size=vocab_size,
-        d_model=width,
-        n_layer=2,
-        mixer="attention",
-        connection="add",
-        positions="learned",
-        max_positions=length,
-        n_head=2,
-        d_head=size,
-        score_scale="none",
-        output_projection=True,
-        output_bias=False,
-        unembedding_bias=False,
-    )
+    config = replace(
+        CONFIG, vocab_size=vocab_size, d_model=width, max_positions=length, connection="add", d_ff=0,
+        n_head=2, d_head=size, score_scale="none", output_bias=False, unembedding_bias=False,
+    )  # fmt: skip
     model = Transformer(config).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -224,20 +221,7 @@ def trained_model(seed):
     """Two blocks of four heads, trained on the word at the decision until they know it, 600 steps at most."""
     vocab_size, questions = trained_questions()
     torch.manual_seed(seed)
-    model = Transformer(
-        ModelConfig(
-            vocab_size=vocab_size,
-            d_model=32,
-            n_layer=2,
-            n_head=4,
-            mixer="attention",
-            connection="pre-norm",
-            positions="learned",
-            max_positions=16,
-            output_projection=True,
-            d_ff=64,
-        )
-    )
+    model = Transformer(replace(CONFIG, vocab_size=vocab_size, d_model=32, n_head=4, d_ff=64))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in range(600):
         rows = torch.randint(len(questions), (64,))

@@ -665,6 +665,24 @@ CLEAN, BAD = {"code": 0, "reason": ""}, {"code": 1, "reason": "exited with code 
 KILLED = {"code": None, "signal": "SIGKILL", "reason": "killed from outside"}
 
 
+@pytest.mark.parametrize(
+    ("outcome", "ended", "word", "state", "reason"),
+    [
+        (DONE, CLEAN, None, "done", ""),
+        (DIVERGED, CLEAN, None, "diverged", "at step 3"),
+        (FAILED, BAD, None, "failed", "out of memory: x"),
+        (CANCELLED, CLEAN, "cancel", "cancelled", "by you, at step 40"),
+        (CLOSED, CLEAN, "stop", "interrupted", "the lab was closed"),
+        (None, KILLED, None, "failed", "killed from outside"),
+        (None, KILLED, "cancel", "cancelled", "by you, at step 40"),
+        (None, KILLED, "stop", "interrupted", "the lab was closed"),
+        (None, None, None, "interrupted", "its supervisor was killed"),
+        (None, None, "cancel", "cancelled", "by you, at step 40"),
+        (None, CLEAN, None, "failed", "the trainer ended without a word"),
+        ({**DONE, "attempt": 0}, KILLED, None, "failed", "killed from outside"),
+        (DONE, None, None, "done", ""),
+    ],
+)
 def test_how_a_run_ended_is_told_from_its_folder(tmp_path, outcome, ended, word, state, reason):
     (tmp_path / "metrics.jsonl").write_text('{"step": 40, "seconds": 2.5}\n')
     for name, document in (("outcome", outcome), ("exit.1", ended)):
