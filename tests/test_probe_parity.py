@@ -32,14 +32,11 @@ SWITCHES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _alone(one_thread):
-    """Every test on one thread."""
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
 def document():
-    torch.set_num_threads(1)
     return parity.parity([0])
 
 
@@ -144,7 +141,6 @@ def test_what_the_page_lists_is_what_is_measured():
 
 @pytest.fixture(scope="module")
 def findings():
-    torch.set_num_threads(1)
     return zoo.findings()
 
 

@@ -7,13 +7,7 @@ from engine.chapter.measurements import SATURATION, VARIANCE
 from engine.probes import scaling
 from engine.system.errors import InvalidInput
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Small trainings in the process of a test, and the models that they end with."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -8,6 +9,8 @@ from engine.chapter.budget import Budget
 from engine.chapter.experiments import experiment
 from engine.data.languages.winograd import Winograd
 from engine.models.config import ModelConfig
+from engine.models.transformer import Transformer
+from engine.training import checkpoint
 from engine.training.loop import Training
 from engine.training.tasks import TextTask, task_of_language
 
@@ -40,3 +43,11 @@ def on_language(
 def parameters(training: Training) -> list[torch.Tensor]:
     """Copies of its weights."""
     return [parameter.detach().clone() for parameter in training.model.parameters()]
+
+
+def untrained(path: Path, config: ModelConfig, seed: int = 0) -> Path:
+    """Write a checkpoint of a model as it is drawn."""
+    torch.manual_seed(seed)
+    tensors = checkpoint.model_tensors(Transformer(config))
+    checkpoint.save(path, tensors, {"config": config.to_dict(), "step": 0})
+    return path
