@@ -260,7 +260,7 @@ def test_run_for_people_says_what_was_measured(instant, tiny_corpus):
     code, out, _ = cli(*RUN, "--corpus", tiny_corpus, "--variant", "average", "--variant", "no-context")
     first, *rows = out.splitlines()
     assert (code, first) == (0, "averages, quick budget, a test")
-    assert [row.split("seed 0")[1].strip() for row in rows] == [reason, "62.00"]
+    assert [row.split("seed 0")[1].strip() for row in rows[:2]] == [reason, "62.00"]
 
 
 def test_a_failed_run_is_exit_1_with_its_reason_and_the_others_are_printed(instant, tiny_corpus):

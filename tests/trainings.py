@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
 from engine.chapter.budget import Budget
@@ -10,6 +11,9 @@ from engine.chapter.experiments import experiment
 from engine.data.languages.winograd import Winograd
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
+from engine.runs import estimates
+from engine.runs.spec import RunSpec
+from engine.system import device
 from engine.training import checkpoint
 from engine.training.loop import Training
 from engine.training.tasks import TextTask, task_of_language
@@ -51,3 +55,16 @@ def untrained(path: Path, config: ModelConfig, seed: int = 0) -> Path:
     tensors = checkpoint.model_tensors(Transformer(config))
     checkpoint.save(path, tensors, {"config": config.to_dict(), "step": 0})
     return path
+
+
+def folder(path: Path, spec: RunSpec) -> Path:
+    """A run's folder as it is before its trainer begins."""
+    path.mkdir(exist_ok=True)
+    (path / "spec.json").write_text(spec.to_json())
+    return path
+
+
+def on_this_cpu(patch: pytest.MonkeyPatch) -> None:
+    """Let the trainer of a run take the processor unasked, and remember no speed."""
+    patch.setattr(device, "probe", lambda: device.Device("cpu", "CPU, 2 cores", 0, "2", False))
+    patch.setattr(estimates, "remember", lambda *_: None)
