@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 import time
 from dataclasses import replace
 
@@ -43,26 +44,22 @@ def training(config=SMALL, budget=BUDGET, seed=0):
 
 
 def by_hand(made, ids):
-    """Standard deviation, entropy and frozen share, one score and one row at a time."""
+    """Standard deviation, entropy and frozen share, one row at a time."""
     scores, entropies, frozen = [], [], []
     x = made.positions.embed(made.token_embedding(ids))
     for sublayer in (sublayer for block in made.blocks for sublayer in block):
         mixer = sublayer.sublayer
         if isinstance(mixer, CausalSelfAttention):
-            into = sublayer.norm(x) if made.config.connection == "pre-norm" else x
-            q, k = mixer.queries_and_keys(into)
-            for b, h in itertools.product(range(q.shape[0]), range(q.shape[1])):
-                for t in range(1, q.shape[2]):
-                    row = [sum((q[b, h, t] * k[b, h, s]).tolist()) for s in range(t + 1)]
-                    exps = [math.exp(score - max(row)) for score in row]
-                    weights = [e / sum(exps) for e in exps]
-                    scores += row
-                    entropies.append(-sum(w * math.log(w) for w in weights if w > 0))
-                    frozen.append(max(weights) > FROZEN)
+            q, k = mixer.queries_and_keys(sublayer.norm(x) if made.config.connection == "pre-norm" else x)
+            for b, h, t in itertools.product(*map(range, q.shape[:2]), range(1, q.shape[2])):
+                row = (k[b, h, : t + 1] @ q[b, h, t]).tolist()
+                exps = [math.exp(score - max(row)) for score in row]
+                weights = [e / sum(exps) for e in exps]
+                scores += row
+                entropies.append(-sum(w * math.log(w) for w in weights if w > 0))
+                frozen.append(max(weights) > FROZEN)
         x = sublayer(x)
-    mean = sum(scores) / len(scores)
-    variance = sum((score - mean) ** 2 for score in scores) / (len(scores) - 1)
-    return [variance**0.5, sum(entropies) / len(entropies), sum(frozen) / len(frozen)]
+    return [statistics.stdev(scores), statistics.fmean(entropies), statistics.fmean(frozen)]
 
 
 @pytest.mark.parametrize("mixer", CAUSAL)

@@ -1,7 +1,6 @@
 """Scores, patching, attribution and the lens: by hand, and by the identities that they must obey."""
 
 import json
-import math
 from dataclasses import asdict, replace
 from typing import get_args
 
@@ -207,30 +206,24 @@ def test_the_parts_sum_to_the_logit_difference(name, dtype, near):
 
 def test_attribution_by_hand():
     """One sentence, every part's own product, through a final norm whose scale is written out."""
-    made = felt()
-    asked = questions(count=1)
+    made, asked = felt(), questions(count=1)
     found, captured = attribution(made, asked), run(made, asked.ids)
-    x = captured.residual[0, DECIDES].tolist()
-    mean = sum(x) / 12
-    deviation = math.sqrt(sum((number - mean) ** 2 for number in x) / 12 + 1e-5)
-    answer, other = int(asked.answers[0]), int(asked.others[0])
-    U, gain = made.unembedding.weight.tolist(), made.final_norm.weight.tolist()
-    towards = [U[answer][d] - U[other][d] for d in range(12)]
+    deviation = (captured.residual[0, DECIDES].var(correction=0) + 1e-5).sqrt()
+    (answer,), (other,) = asked.answers.tolist(), asked.others.tolist()
+    U, bias, norm = made.unembedding.weight, made.unembedding.bias, made.final_norm
+    towards = (U[answer] - U[other]).detach()
 
     def share(part):
-        part = part.tolist()
-        middle = sum(part) / 12
-        return sum((part[d] - middle) / deviation * gain[d] * towards[d] for d in range(12))
+        at_decision = part[0, DECIDES] if part.dim() == 3 else part
+        scaled = (at_decision - at_decision.mean()) / deviation * norm.weight
+        return pytest.approx((scaled @ towards).item())
 
-    assert found.embedding == pytest.approx(share(captured.embedding[0, DECIDES]))
+    assert found.embedding == share(captured.embedding)
     for block, ran in enumerate(captured.blocks):
-        heads = [share(ran.heads[0, head, DECIDES]) for head in range(3)]
-        assert found.heads[block] == pytest.approx(heads)
-        assert found.output_biases[block] == pytest.approx(share(ran.output_bias))
-        assert found.feed_forwards[block] == pytest.approx(share(ran.feed_forward[0, DECIDES]))
-    bias, of_norm = made.unembedding.bias.tolist(), made.final_norm.bias.tolist()
-    rest = bias[answer] - bias[other] + sum(of_norm[d] * towards[d] for d in range(12))
-    assert found.rest == pytest.approx(rest)
+        assert found.heads[block] == [share(ran.heads[:, head]) for head in range(3)]
+        assert found.output_biases[block] == share(ran.output_bias)
+        assert found.feed_forwards[block] == share(ran.feed_forward)
+    assert found.rest == pytest.approx((bias[answer] - bias[other] + norm.bias @ towards).item())
 
 
 def test_a_built_model_owes_its_answer_to_the_heads_that_write_it():

@@ -4,6 +4,7 @@ import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.chapter.experiments import VARIANTS
 from engine.data import corpus
-from engine.models.config import ModelConfig
+from engine.models.config import Mixer, ModelConfig
 from engine.models.transformer import Transformer
 from engine.training.generation import generate, longest_context, next_logits, next_probabilities, stream_text
 
@@ -170,34 +171,24 @@ def test_it_leaves_the_model_and_the_caller_as_they_were():
     assert all(parameter.grad is None for parameter in made.parameters())
 
 
-def seen_lengths(made, ids, **how):
-    seen = []
+WINDOWS = {
+    **{f"a prompt of {length}": (SMALL, length, 8) for length in (1, 7, 8)},
+    "a long prompt": (VARIANTS["head-added"].config, 300, 128),
+    **{
+        f"one token, {mixer}": (replace(SMALL, mixer=mixer, max_positions=1), 3, 1)
+        for mixer in get_args(Mixer)
+    },
+}
+
+
+@pytest.mark.parametrize(("config", "length", "window"), WINDOWS.values(), ids=WINDOWS)
+def test_a_text_that_outgrows_the_context_slides(config, length, window):
+    made, seen = model(config), []
+    ids = torch.randint(config.vocab_size, (length,), generator=seeded()).tolist()
     made.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0][0].tolist()))
-    return continued(made, ids, **how), seen
-
-
-def test_of_a_long_prompt_the_last_128_tokens_are_used():
-    made = model(VARIANTS["head-added"].config)
-    ids = torch.randint(1024, (300,), generator=seeded()).tolist()
-    drawn, seen = seen_lengths(made, ids, tokens=5, generator=seeded())
-    assert seen == [(ids + drawn)[place : place + 128] for place in range(172, 177)]
-    assert drawn == continued(made, ids[-128:], tokens=5, generator=seeded())
-
-
-@pytest.mark.parametrize("length", [1, 7, 8])
-def test_a_text_that_outgrows_the_context_slides(length):
-    ids = list(range(length))
-    drawn, seen = seen_lengths(model(), ids, tokens=12)
-    assert seen == [(ids + drawn[:place])[-8:] for place in range(12)]
-
-
-@pytest.mark.parametrize("mixer", ["average", "matrix", "raw", "query-key", "attention", "unmasked"])
-def test_a_context_of_one_sees_one_token(mixer):
-    made = model(ModelConfig(vocab_size=50, d_model=16, mixer=mixer, positions="learned", max_positions=1))
-    drawn, seen = seen_lengths(made, [3, 1, 4], tokens=6, generator=seeded())
-    assert seen == [[token] for token in [4, *drawn[:-1]]]
-    narrow = model(ModelConfig(vocab_size=50, d_model=16, mixer=mixer))
-    assert seen_lengths(narrow, [3, 1, 4], tokens=2, context_length=1)[1][0] == [4]
+    drawn = continued(made, ids, tokens=12, generator=seeded())
+    assert seen == [(ids + drawn[:place])[-window:] for place in range(12)]
+    assert drawn == continued(made, ids[-window:], tokens=12, generator=seeded())
 
 
 def test_a_context_may_be_longer_only_where_no_table_ends():
@@ -250,16 +241,6 @@ def chinese(home):
 @pytest.fixture(scope="module")
 def vocabulary():
     return corpus.shipped_vocabulary()
-
-
-def test_streamed_text_of_a_model_is_the_decoded_text(chinese):
-    prompt = chinese.encode(EMOJI)
-    assert len(EMOJI.encode()) == 11
-    drawn = continued(model(replace(SMALL, vocab_size=1024)), prompt, tokens=300, generator=seeded())
-    parts = list(stream_text(chinese, drawn))
-    assert "".join(parts) == chinese.decode(drawn)
-    assert len(parts) < len(drawn)  # some token held but a part of a character
-    assert "�" not in "".join(parts)
 
 
 @pytest.mark.parametrize("name", ["zh_emoji", "zh300_mixed", "specials"])

@@ -25,6 +25,7 @@ from engine.runs.dispatcher import Dispatcher, verdict
 from engine.runs.spec import RunSpec, WallSpec, spec_of
 from engine.runs.store import ACTIVE, ENDED, RESUMABLE, STATES, Store
 from engine.system import files, paths
+from tests.serving import until
 
 
 def spec(seed=0):
@@ -59,13 +60,6 @@ def run_id(store):
 def put_in(store, run_id, state):
     run = store.get(run_id)
     assert run.state == state or store.advance(run_id, run.state, state)
-
-
-def wait_until(true, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
 
 
 class FakeEngine:
@@ -181,9 +175,8 @@ def test_of_many_processes_exactly_one_wins_each_run(store, tmp_path):
         "print([r.id for r in store.runs() if store.advance(r.id, 'queued', 'starting', slot=number)])\n"
     )
     won = [json.loads(text) for text in processes(tmp_path, 4, code)]
-    assert sorted(run_id for one in won for run_id in one) == ids
-    for number, one in enumerate(won):
-        assert all(store.get(run_id).slot == number for run_id in one)
+    assert sorted(run_id for own in won for run_id in own) == ids
+    assert all(store.get(run_id).slot == number for number, own in enumerate(won) for run_id in own)
 
 
 def test_a_late_writer_changes_nothing(store, run_id):
@@ -194,11 +187,20 @@ def test_a_late_writer_changes_nothing(store, run_id):
     assert store.get(run_id) == before
 
 
-def test_cancel_against_start_leaves_one_of_the_two_and_a_word_for_the_other(store):
-    for run_id in submit(store, 12):
+def test_of_two_at_once_one_wins_and_the_other_changes_nothing(store):
+    for run_id in submit(store, 12):  # cancelled against started
         together(lambda n, i=run_id: store.advance(i, "queued", "starting") if n else store.cancel(i), 2)
         run, asked = store.get(run_id), files.stop_requested(store.directory(run_id), 1)
         assert (run.state, asked) in [("cancelled", None), ("starting", "cancel")]
+    for run_id in submit(store, 8):  # two clicks on Resume
+        put_in(store, run_id, "failed")
+        assert together(lambda n, i=run_id: store.resume(i), 4).count(True) == 1
+        assert store.get(run_id).attempt == 2
+    for run_id in submit(store, 8):  # resumed against deleted
+        put_in(store, run_id, "interrupted")
+        resumed, deleted = together(lambda n, i=run_id: store.delete(i) if n else store.resume(i), 2)
+        assert resumed != deleted
+        assert (store.get(run_id) is None) == deleted
 
 
 # Submitting
@@ -239,6 +241,12 @@ def test_a_submitted_run_is_what_was_asked_for(store):
     assert (run.started, run.ended, run.seconds, run.measured, run.environment) == (None, None, None, {}, {})
     assert store.get(run.id) == run
     assert store.get(run.id + 1) is None
+    # A row of another version is passed over, and the others go on.
+    (other,) = submit(store)
+    with store._connect() as db:
+        db.execute("UPDATE runs SET spec = json_set(spec, '$.config.unheard_of', 1) WHERE id = 1")
+    assert [run.id for run in store.runs()] == [other]
+    assert store.get(run.id) is None
 
 
 def test_a_sweep_is_submitted_whole_or_not_at_all(store):
@@ -254,14 +262,17 @@ def test_a_sweep_is_submitted_whole_or_not_at_all(store):
 def test_runs_are_found_by_every_argument(store):
     first, second = submit(store, 2), submit(store, 2)
     put_in(store, second[0], "done")
-    digests = [spec(1).digest]
-    assert [run.id for run in store.runs()] == first + second
-    assert [run.id for run in store.runs(states=("done",))] == [second[0]]
-    assert [run.id for run in store.runs(digests=digests)] == [first[1], second[1]]
-    assert [run.id for run in store.runs(states=("queued",), digests=digests)] == [first[1], second[1]]
-    assert store.runs(states=()) == []
-    assert store.runs(digests=()) == []
-    assert store.runs(sweep="none such") == []
+    digests, both = [spec(1).digest], [first[1], second[1]]
+    for which, ids in (
+        ({}, first + second),
+        ({"states": ("done",)}, [second[0]]),
+        ({"digests": digests}, both),
+        ({"states": ("queued",), "digests": digests}, both),
+        ({"states": ()}, []),
+        ({"digests": ()}, []),
+        ({"sweep": "none such"}, []),
+    ):
+        assert [run.id for run in store.runs(**which)] == ids
 
 
 def test_figures_survive_the_ledger(store, run_id):
@@ -309,33 +320,17 @@ def test_only_what_can_go_on_is_resumed_as_a_new_attempt(store, run_id, state):
     assert not store.resume(run_id + 1)
 
 
-def test_two_clicks_on_resume_are_one_resume(store):
-    for run_id in submit(store, 8):
-        put_in(store, run_id, "failed")
-        assert together(lambda n, i=run_id: store.resume(i), 4).count(True) == 1
-        assert store.get(run_id).attempt == 2
-
-
 @pytest.mark.parametrize("state", STATES)
 def test_only_an_ended_run_is_deleted_with_its_files(store, state):
     kept, run_id = submit(store, 2)
     put_in(store, run_id, state)
-    for folder in (store.directory(kept), store.directory(run_id)):
-        folder.mkdir()
-        (folder / "metrics.jsonl").write_text("{}\n")
+    for each in (kept, run_id):
+        files.write_json(store.directory(each) / "outcome.json", {})
     assert store.delete(run_id) == (state in ENDED)
     assert (store.get(run_id) is None) == (state in ENDED)
     assert store.directory(run_id).exists() == (state not in ENDED)
     assert store.directory(kept).exists()
     assert not store.delete(999)
-
-
-def test_resume_against_delete_leaves_one_of_the_two(store):
-    for run_id in submit(store, 8):
-        put_in(store, run_id, "interrupted")
-        resumed, deleted = together(lambda n, i=run_id: store.delete(i) if n else store.resume(i), 2)
-        assert resumed != deleted
-        assert (store.get(run_id) is None) == deleted
 
 
 # Ids
@@ -379,21 +374,15 @@ def test_the_place_in_the_queue_counts_older_queued_runs(store):
 # Files of a run
 
 
-def test_records_leave_a_torn_line_for_the_next_call(tmp_path):
-    lines = [json.dumps({"step": n, "loss_nats": 1 / (n + 1)}) for n in range(3)]
+def test_records_leave_a_torn_line_for_the_next_call_and_pass_over_what_is_none(tmp_path):
     metrics = tmp_path / "metrics.jsonl"
-    assert files.records(tmp_path) == []
-    assert files.last_record(tmp_path) == {}
-    whole = ("\n".join(lines) + "\n").encode()
+    assert (files.records(tmp_path), files.last_record(tmp_path)) == ([], {})
+    whole = b"".join(b'{"step": %d, "loss_nats": 0.5}\n' % n for n in range(3))
     for end in range(len(whole) + 1):
         metrics.write_bytes(whole[:end])
         complete = whole[:end].count(b"\n")
         assert [r["step"] for r in files.records(tmp_path)] == list(range(complete))
         assert files.last_record(tmp_path).get("step", -1) == complete - 1
-
-
-def test_a_line_that_is_no_record_hides_no_other(tmp_path):
-    metrics = tmp_path / "metrics.jsonl"
     metrics.write_bytes(b'{"step": 1}\n\xff\x00{{\n{"step": 2}\n{"step": 3, "lo\n')
     assert files.records(tmp_path) == [{"step": 1}, {"step": 2}]
     assert files.last_record(tmp_path) == {"step": 2}
@@ -475,13 +464,6 @@ def test_a_single_run_is_next_though_another_user_queued_twenty(store, ticked):
     assert ticked() == mine[:2], "the slots are taken"
     assert ticked(mine[0])[2:] == [hers]
     assert ticked(mine[1])[3:] == [mine[2]]
-
-
-def test_slots_are_shared_evenly_among_users_and_in_order_within_one(store, engine, ticked):
-    engine.slots = 6
-    queued = {user: submit(store, 5, user=user) for user in ("ann", "bob", "cyd")}
-    assert sorted(ticked()) == sorted(run for ids in queued.values() for run in ids[:2])
-    assert engine.launched[:3] == [ids[0] for ids in queued.values()]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -707,15 +689,19 @@ def test_a_second_dispatcher_process_says_so_and_ends(home, python):
     assert re.fullmatch(rf"another dispatcher already serves {paths.RUNS}; one is enough.*\.\n", ended.stderr)
 
 
-def test_whether_a_dispatcher_runs_is_known_whatever_becomes_of_it(store, engine, home):
+def test_whether_a_dispatcher_runs_is_known_whatever_becomes_of_it(store, engine, home, monkeypatch):
     assert not dispatching.running(store.root)
     assert not dispatching.running(store.root / "none" / "such")
-    with Dispatcher(store, engine):
+    with Dispatcher(store, engine), monkeypatch.context() as patch:
+        assert dispatching.running(store.root)
+        known = psutil.Process.create_time
+        # The clock is set back: psutil counts a process's age from a boot time that is derived from it.
+        patch.setattr(psutil.Process, "create_time", lambda self: known(self) - 3600)
         assert dispatching.running(store.root)
     assert not dispatching.running(store.root)
     server = subprocess.Popen([sys.executable, "-m", "engine.runs.dispatcher"], cwd=paths.ROOT)
     try:
-        wait_until(dispatching.running)
+        until(dispatching.running, 20, "it never ran")
     finally:
         server.kill()
         server.wait()
@@ -740,26 +726,6 @@ def test_asking_whether_a_dispatcher_runs_never_keeps_one_from_starting(store, e
     asking.result()
 
 
-def test_closing_the_lab_asks_every_active_run_to_save_and_records_that_it_did(store, engine, dispatcher):
-    ids = submit(store, 3)
-    dispatcher.tick()
-
-    def obey():
-        for run_id in ids[:2]:
-            wait_until(lambda i=run_id: files.stop_requested(store.directory(i), 1) == "stop")
-            engine.end(store, run_id, state="interrupted", reason="the lab was closed, at step 3")
-
-    with ThreadPoolExecutor(1) as pool:
-        obeying = pool.submit(obey)
-        dispatcher.stop_runs()
-    obeying.result()
-    assert [store.get(run_id).state for run_id in ids] == ["interrupted", "interrupted", "queued"]
-    assert store.resume(ids[0])
-
-
-# Clocks are set back
-
-
 def test_a_clock_set_back_makes_nothing_negative_and_stops_nothing(store, engine, ticked, monkeypatch):
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
@@ -779,19 +745,3 @@ def test_a_clock_set_back_makes_nothing_negative_and_stops_nothing(store, engine
         assert run.state in ENDED
         assert run.seconds is None or run.seconds >= 0
         assert run.created <= run.started <= run.ended, "a page subtracts them"
-
-
-def test_a_dispatcher_is_still_known_after_the_clock_was_set_back(store, engine, monkeypatch):
-    with Dispatcher(store, engine):
-        known = psutil.Process.create_time
-        # psutil counts a process's age from a boot time that the kernel derives from the clock
-        monkeypatch.setattr(psutil.Process, "create_time", lambda self: known(self) - 3600)
-        assert dispatching.running(store.root)
-
-
-def test_a_row_of_another_version_is_passed_over_and_the_others_go_on(store):
-    store.submit([spec(0), spec(1)])
-    with store._connect() as db:
-        db.execute("UPDATE runs SET spec = json_set(spec, '$.config.unheard_of', 1) WHERE id = 1")
-    assert [run.id for run in store.runs()] == [2]
-    assert store.get(1) is None
