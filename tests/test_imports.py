@@ -47,66 +47,21 @@ LAYERS = (
 )
 
 # Read by Home, Runs and the settings of a page, so none of them may load torch.
-LIGHT = (
-    "engine.models.config",
-    "engine.models.ledger",
-    "engine.chapter.budget",
-    "engine.chapter.variant",
-    "engine.chapter.variants",
-    "engine.chapter.language_variants",
-    "engine.chapter.definitions",
-    "engine.chapter.language_experiments",
-    "engine.chapter.scaling_experiments",
-    "engine.chapter.experiments",
-    "engine.chapter.measurements",
-    "engine.chapter.reference",
-    "engine.data.corpus",
-    "engine.data.tokenizer",
-    "engine.data.languages.winograd",
-    "engine.data.languages.induction",
-    "engine.data.languages.shelf",
-    "engine.system.paths",
-    "engine.system.files",
-    "engine.system.cores",
-    "engine.system.processes",
-    "engine.system.device",
-    "engine.circuits.results",
-    "engine.probes.wire",
-    "engine.probes.address",
-    "engine.probes.registry",
-    "engine.probes.client",
-    "engine.probes.worker",
-    "engine.runs.estimates",
-    "engine.runs.reference_writer",
-    "engine.sandbox.cases",
-    "engine.sandbox.process",
-    "engine.sandbox.judge",
-    "engine.commands",
-    "engine.__main__",
-    "engine.runs.store",
-    "engine.runs.spec",
-    "engine.runs.launch",
-    "engine.runs.local",
-    "engine.runs.nursery",
-    "engine.runs.supervise",
-    "engine.runs.dispatcher",
-    "engine.runs.wait",
-    "engine.runs.measurer",
-    "engine.memory_wall.setting",
-    "engine.memory_wall.plan",
-    "engine.memory_wall.verdict",
-    "engine.memory_wall.process",
-    "engine.memory_wall.predictions",
-    "engine.memory_wall.sweep",
+# What computes may load torch. Nothing else of the engine does, since Home, Runs and the settings of a page
+# read it; of what computes, those that a page reads do not either.
+COMPUTES = (
+    *("engine.models", "engine.training", "engine.circuits", "engine.probes", "engine.benchmarks"),
+    *(f"engine.memory_wall.{part}" for part in ("attention", "live_bytes", "meters", "predict", "worker")),
+    *("engine.sandbox.child", "engine.runs.sources"),
 )
-# Of these not even a function may.
-TORCHLESS = set(LIGHT) - {
-    "engine.system.device",
-    "engine.system.paths",
-    "engine.runs.estimates",
-    "engine.runs.reference_writer",
-    "engine.probes.worker",
-    "engine.__main__",
+READ_BY_PAGES = (
+    *("engine.models.config", "engine.models.ledger", "engine.circuits.results", "engine.probes.results"),
+    *(f"engine.probes.{part}" for part in ("wire", "address", "registry", "client", "worker")),
+)
+# What loads torch within a function, when it is called.
+ON_CALL = {
+    *("engine.system.device", "engine.probes.worker", "engine.__main__"),
+    *(f"engine.runs.{part}" for part in ("estimates", "reference_writer", "trainer")),
 }
 
 
@@ -120,6 +75,17 @@ def _sources():
 
 
 SOURCES = _sources()
+
+
+def _within(module, *names):
+    return any(module == name or module.startswith(f"{name}.") for name in names)
+
+
+LIGHT = [
+    module
+    for module in SOURCES
+    if _within(module, "engine") and (_within(module, *READ_BY_PAGES) or not _within(module, *COMPUTES))
+]
 
 
 @cache
@@ -153,10 +119,6 @@ def ours(module, **how):
 def layer(module):
     places = [(len(name), n) for n, names in enumerate(LAYERS) for name in names if _within(module, name)]
     return max(places)[1]
-
-
-def _within(module, name):
-    return module == name or module.startswith(f"{name}.")
 
 
 @cache
@@ -207,8 +169,7 @@ def test_models_import_only_torch_and_models(module):
 @pytest.mark.parametrize("module", LIGHT)
 def test_what_pages_read_does_not_load_torch(module):
     assert not any(_within(name, "torch") or name in TORCH for name in loaded_by(module))
-    if module in TORCHLESS:
-        assert "torch" not in roots(module)
+    assert ("torch" in roots(module)) == (module in ON_CALL)
 
 
 def test_modules_do_not_import_each_other_in_a_circle():
