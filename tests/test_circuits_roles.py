@@ -161,26 +161,21 @@ def test_every_role_rests_on_attention_and_on_a_loss(trained):
     model, asked, found, _ = trained
     assert found.noun_carriers.heads
     assert found.adjective_readers.heads
-    at_stake = found.clean.logit_difference
     first = asked.answers == asked.ids[:, 1]
     whole = outcomes(model, asked).differences
     maps = [block.weights.double() for block in run(model, asked.ids).blocks]
     for look in found.looks:
         key = TRAINED_NAMES_AT[look.key]
-        looked = [
-            maps[look.block][kind, look.head, query, key].mean().item()
-            for kind in (first, ~first)
-            for query in TEMPLATE.queries(look.query)
-            if query > key
-        ]
-        assert look.weight == pytest.approx(max(looked))
+        queries = [query for query in TEMPLATE.queries(look.query) if query > key]
+        seen = maps[look.block][:, look.head, queries, key]
+        looked = max(seen[kind].mean(dim=0).max().item() for kind in (first, ~first))
+        assert look.weight == pytest.approx(looked)
         assert look.weight >= WEIGHT
         assert look.part == (look.cost >= COST)
-        edges = TEMPLATE.look(look.query, look.key, look.block, look.head)
-        lost = (whole - outcomes(model, asked, [CutEdges(edges)]).differences).double()
-        assert look.cost == pytest.approx(
-            max(lost[first].mean(), lost[~first].mean()).item() / at_stake, abs=1e-5
-        )
+        edges = CutEdges(TEMPLATE.look(look.query, look.key, look.block, look.head))
+        lost = (whole - outcomes(model, asked, [edges]).differences).double()
+        cost = max(lost[first].mean(), lost[~first].mean()).item() / found.clean.logit_difference
+        assert look.cost == pytest.approx(cost, abs=1e-5)
 
 
 def test_the_row_of_the_decision_is_the_mean_of_its_maps(trained):
@@ -316,10 +311,9 @@ def test_sites_name_positions_and_looks():
     ],
 )
 def test_names_that_make_no_template_are_refused(names, says):
-    model = route_model("read, then fetch")
     for find in (find_roles, find_route):
         with pytest.raises(ValueError, match=says):
-            find(Trials(model, ASKED), names)
+            find(Trials(route_model("read, then fetch"), ASKED), names)
 
 
 def test_models_and_questions_without_an_answer_are_refused():

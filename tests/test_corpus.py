@@ -84,16 +84,13 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 # The chapter's corpus
 
 
-def test_tiny_shakespeare_has_the_known_size_and_split(shakespeare, original):
+def test_tiny_shakespeare_has_the_known_size_and_split_and_is_mapped(shakespeare, original):
     assert (shakespeare.characters, shakespeare.vocab_size, shakespeare.tokens) == (1_115_394, 1024, 459_792)
     assert round(shakespeare.characters_per_token, 4) == 2.4259
     assert shakespeare.tokens - corpus.CHAPTER_TOKENS == 32
     assert (len(shakespeare.train_ids), len(shakespeare.held_out_ids)) == (413_812, 45_980)
     assert shakespeare.windows(128) == 359
     assert shakespeare.decode(shakespeare.ids) == original.decode()
-
-
-def test_ids_are_mapped_read_only_16_bit(shakespeare):
     assert isinstance(shakespeare.ids, np.memmap)
     assert shakespeare.ids.dtype == np.uint16
     with pytest.raises(ValueError, match="read-only"):
@@ -181,7 +178,7 @@ def test_a_bad_download_leaves_nothing_and_is_not_tried_again_soon(data, monkeyp
     assert files(data) == []
 
 
-def test_a_refused_connection_and_a_silent_server_are_said_plainly(data, monkeypatch):
+def test_a_refused_connection_and_a_silent_server_are_said_plainly(data, monkeypatch, original):
     with pytest.raises(CorpusUnavailable, match="ConnectionError"):
         corpus.load()
     monkeypatch.setattr(corpus, "_last_failure", None)
@@ -191,11 +188,9 @@ def test_a_refused_connection_and_a_silent_server_are_said_plainly(data, monkeyp
         with pytest.raises(CorpusUnavailable, match="Timeout"):
             corpus.load()
     assert files(data) == []
-
-
-def test_a_file_placed_by_hand_after_a_failure_is_used_at_once(data, original):
     assert corpus.default_corpus_id()[0] == "python-reference"
-    (data / "tinyshakespeare.txt").write_bytes(original)
+    data.mkdir(exist_ok=True)
+    (data / "tinyshakespeare.txt").write_bytes(original)  # placed by hand, it is used at once
     assert corpus.default_corpus_id() == ("tinyshakespeare", None)
 
 
