@@ -90,8 +90,9 @@ def test_other_lengths_are_evaluated_at_the_end():
         training(budget=replace(BUDGET, also_at=(16, 128)))
 
 
-def test_same_seed_same_run_and_another_seed_another():
-    runs = [training(seed=seed) for seed in (5, 5, 6)]
+@pytest.mark.parametrize("make", [on_language, training], ids=["language", "text"])
+def test_same_seed_same_run_and_another_seed_another(make):
+    runs = [make(seed=seed) for seed in (5, 5, 6)]
     losses = [[r["loss_nats"] for r in run.records() if "loss_nats" in r] for run in runs]
     assert losses[0] == losses[1] != losses[2]
 
