@@ -1,4 +1,4 @@
-"""Models for the tests of circuits: built by hand so that they provably work, or trained in a second.
+"""Models for the tests of circuits, built by hand so that they provably work.
 
 A built model adds up one-hot vectors: a token, its place, and slots that heads write to. No norm, no
 feed-forward, no bias: what each head does can be read off its matrices.
@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch.nn.functional as F
 
-from engine.circuits.scoring import Questions, score
+from engine.circuits.scoring import Questions
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 
@@ -181,10 +180,7 @@ OTHERWISE_SECOND = look(place(DECISION), {place(3): 1.0, **dict.fromkeys(OF_FIRS
 AT_ADJECTIVE = look(place(DECISION), {place(5): 1.0}, ANSWER, read=NOTE)
 AT_RELAY = look(place(DECISION), {place(6): 1.0, **SINK}, ANSWER, 3.0, read=NOTE)
 BUILT = {
-    "carry, then read": [
-        [look(place(DECISION), {place(1): 1.0}, ANSWER), IDLE],
-        [OTHERWISE_SECOND, IDLE],
-    ],
+    "carry, then read": [[look(place(DECISION), {place(1): 1.0}, ANSWER), IDLE], [OTHERWISE_SECOND, IDLE]],
     "read, then fetch": [[TYPE, IDLE], [CHOICE, IDLE]],
     "gather at the adjective": [[GATHERED, IDLE], [AT_ADJECTIVE, IDLE]],
     "through other words": [[look(place(6), {place(1): 1.0}, NOTE), IDLE], [AT_RELAY, FROM_SECOND]],
@@ -196,39 +192,3 @@ BUILT = {
 def route_model(route):
     """A model that answers every question of ``closed_questions`` by this route."""
     return built(VOCABULARY, LENGTH, 2 * VOCABULARY, BUILT[route])
-
-
-def trained_questions(nouns=8):
-    """The chapter's closed sentences up to the decision, with fewer nouns and four adjectives."""
-    words = ["the", "did", "not", "cross", "because", "it", "was", "too", ",", "so"]
-    words += [f"noun-{i}" for i in range(nouns)] + ["tired", "slow", "wet", "steep"]
-    number = {word: i for i, word in enumerate(words)}
-    ids, answers, others = [], [], []
-    for x, y in itertools.permutations([f"noun-{i}" for i in range(nouns)], 2):
-        for a in words[-4:]:
-            sentence = f"the {x} did not cross the {y} because it was too {a} , so the"
-            ids.append([number[word] for word in sentence.split()])
-            pair = (x, y) if a in ("tired", "slow") else (y, x)
-            answers.append(number[pair[0]])
-            others.append(number[pair[1]])
-    return len(words), Questions(torch.tensor(ids), 14, torch.tensor(answers), torch.tensor(others))
-
-
-TRAINED_NAMES = {0: "the", 1: "first noun", 5: "the", 6: "second noun", 11: "adjective", 14: "the"}
-
-
-def trained_model(seed):
-    """Two blocks of four heads, trained on the word at the decision until they know it, 600 steps at most."""
-    vocab_size, questions = trained_questions()
-    torch.manual_seed(seed)
-    model = Transformer(replace(CONFIG, vocab_size=vocab_size, d_model=32, n_head=4, d_ff=64))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for step in range(600):
-        rows = torch.randint(len(questions), (64,))
-        loss = F.cross_entropy(model(questions.ids[rows])[:, -1], questions.answers[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 25 == 24 and score(model, questions).accuracy == 1:
-            break
-    return model.eval()

@@ -138,11 +138,7 @@ def test_a_pair_stands_in_two_blocks_in_order_and_reaches_its_threshold():
 
 def test_sequences_and_positions_without_an_answer_are_refused():
     for early, late, says in (
-        (
-            slice(0, 0),
-            LATE,
-            r"early is slice\(0, 0, None\), which holds no position; allowed: some",
-        ),
+        (slice(0, 0), LATE, r"early is slice\(0, 0, None\), which holds no position; allowed: some"),
         (EARLY, slice(11, 12), "late is .* holds no position"),
     ):
         with pytest.raises(ValueError, match=says):

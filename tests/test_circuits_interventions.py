@@ -178,10 +178,7 @@ OUTPUTS = torch.zeros(4, 3, 7, 12, dtype=torch.float64)
         (ZeroHeads(frozenset([Head(2, 0)])), "block is 2; allowed: 0 to 1"),
         (ZeroHeads(frozenset([Head(0, 3)])), "head is 3; allowed: 0 to 2"),
         (ZeroHeads(frozenset([Head(0, -1)])), "head is -1; allowed: 0 to 2"),
-        (
-            MeanHeads(frozenset([Head(0, 0)]), OUTPUTS),
-            r"means has shape \(4, 3, 7, 12\); this run needs",
-        ),
+        (MeanHeads(frozenset([Head(0, 0)]), OUTPUTS), r"means has shape \(4, 3, 7, 12\); this run needs"),
         (cut(Edge(7, 0, 0)), "query position is 7; allowed: 0 to 6"),
         (cut(Edge(3, -1, 0)), "key position is -1; allowed: 0 to 6"),
         (cut(Edge(3, 4, 0)), "key position is 4, ahead of its query"),

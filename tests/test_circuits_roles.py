@@ -20,32 +20,25 @@ from engine.circuits.trials import Trials
 from engine.circuits.weights import largest_shift, mean_weights, rows_by_word
 from engine.models.config import Connection, Mixer
 from engine.models.transformer import Transformer
-from tests.circuit_models import (
-    BUILT,
-    CONFIG,
-    NAMES,
-    OF_FIRST,
-    SHARP,
-    TRAINED_NAMES,
-    close,
-    closed_questions,
-    route_model,
-    trained_model,
-    trained_questions,
-)
+from engine.probes.winograd import Subject
+from engine.training import checkpoint
+from tests.circuit_models import BUILT, CONFIG, NAMES, OF_FIRST, SHARP, close, closed_questions, route_model
+from tests.winograd_models import SEED, SMALL
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ASKED = closed_questions()
 TRAINED_NAMES_AT = {FIRST: 1, SECOND: 6, ADJECTIVE: 11}
+TRAINED_NAMES = {place: name for name, place in TRAINED_NAMES_AT.items()} | dict.fromkeys((0, 5, 14), "the")
 TEMPLATE = Sites.of(TRAINED_NAMES, 14)
 ALL_HEADS = {Head(block, head) for block in range(2) for head in range(4)}
 
 
-@pytest.fixture(scope="module", params=[0, 1])
-def trained(request):
-    """A model that learned the closed sentences, the sentences, and what is found in it."""
-    model, (_, asked) = trained_model(request.param), trained_questions()
+@pytest.fixture(scope="module")
+def trained(weights):
+    """A model that learned a Winograd language, its sentences, and what is found in it."""
+    subject = Subject(checkpoint.load_model(weights["two-blocks"])[0], SMALL, SEED)
+    model, asked = subject.model, subject.questions
     assert score(model, asked).accuracy >= KEPT
     tried = Trials(model, asked)
     return model, asked, find_roles(tried, TRAINED_NAMES), find_route(tried, TRAINED_NAMES)
@@ -255,14 +248,15 @@ def test_so_does_every_first_block_before_training(mixer, connection):
     model = untrained(
         mixer=mixer, connection=connection, output_projection=False, d_ff=32, score_scale="none"
     )
-    for group in adjectives(trained_questions()[1]):
+    for group in adjectives(Subject(model, SMALL, SEED).questions):
         found = scores_under_change(model, group, 11, 14)
         assert found.score_change < 1e-6
         assert found.weight_change < 1e-6
 
 
 def test_sentences_that_prove_nothing_are_refused():
-    model, (group, *_) = untrained(), adjectives(trained_questions()[1])
+    model = untrained()
+    group, *_ = adjectives(Subject(model, SMALL, SEED).questions)
     for changed, decision in ((14, 14), (11, 15), (-1, 14)):
         with pytest.raises(ValueError, match=f"change is at {changed} and the decision at {decision}"):
             scores_under_change(model, group, changed, decision)
@@ -279,7 +273,7 @@ def test_sentences_that_prove_nothing_are_refused():
 
 def untrained(**change):
     torch.manual_seed(0)
-    config = replace(CONFIG, vocab_size=trained_questions()[0], d_model=16, n_head=4)
+    config = replace(CONFIG, vocab_size=len(SMALL.words), d_model=16, n_head=4)
     return Transformer(replace(config, **change)).eval()
 
 
@@ -339,7 +333,8 @@ def test_questions_of_one_kind_alone_can_be_looked_at():
 
 
 def test_mean_weights_by_label_and_the_largest_shift_by_hand(monkeypatch):
-    model, asked = untrained(), trained_questions()[1].chosen(slice(7))
+    model = untrained()
+    asked = Subject(model, SMALL, SEED).questions.chosen(slice(7))
     weights = torch.stack([block.weights for block in run(model, asked.ids).blocks]).double()
     monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 30)
     found = mean_weights(Trials(model, asked).captured, torch.tensor([3, 1, 1, 3, 3, 3, 1]))

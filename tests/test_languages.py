@@ -165,10 +165,7 @@ def test_a_language_of_the_least_size_is_allowed():
         ({"nouns": ("ant", "bee", "cow")}, "3 nouns; allowed: 4 to 64."),
         ({"nouns": ("ant",), "places": ("hill", "road")}, "1 nouns; allow"),
         ({"places": ("road",)}, "1 places; allowed: 2 to 64."),
-        (
-            {"crosser": ("tired", "weak")},
-            "2 adjectives of the crosser and 1 of the crossed; allowed",
-        ),
+        ({"crosser": ("tired", "weak")}, "2 adjectives of the crosser and 1 of the crossed; allowed"),
         ({"crosser": (), "crossed": ()}, "0 adjectives of the crosser and 0 of the crossed; allowed"),
         *(
             ({"nouns": ("ant", "bee", "cow", word)}, why)

@@ -145,18 +145,17 @@ def test_a_context_of_one_attends_to_itself_alone(mixer):
 @pytest.mark.parametrize("mixer", SCORED)
 @pytest.mark.parametrize(
     "shape",
-    [{"n_head": 1}, {"n_head": 4, "output_projection": True}, {"n_head": 3, "d_head": 8, "qkv_bias": True}],
+    [{}, {"n_head": 4}, {"n_head": 4, "output_projection": True}, {"n_head": 3, "d_head": 8}],
     ids=str,
 )
 @pytest.mark.parametrize("length", [1, 2, 33])
 def test_the_fused_path_equals_the_readable_one(length, shape, mixer, scale):
     if "d_head" in shape and mixer in ("raw", "query-key"):
         pytest.skip("what it copies is d_model wide")
-    projected = shape.get("output_projection", False) or "d_head" in shape
+    joined = "d_head" in shape  # and not d_model wide
+    shape = {"output_projection": joined, "qkv_bias": joined, **shape, "score_scale": scale, "mixer": mixer}
     for scheme, dtype in product(("none", "rope", "alibi"), (torch.float32, torch.float64)):
-        config = head_config(
-            mixer=mixer, **{**shape, "output_projection": projected}, score_scale=scale, positions=scheme
-        )
+        config = head_config(positions=scheme, **shape)
         made = attention(config, positions=make_positions(config))
         with torch.no_grad():
             for name, parameter in made.named_parameters():

@@ -8,13 +8,7 @@ import torch
 
 from engine.models.config import ModelConfig
 from engine.models.mixers import CausalSelfAttention
-from engine.models.positions import (
-    LinearBiases,
-    RotaryPositions,
-    SinusoidalPositions,
-    alibi_slopes,
-    ntk_base,
-)
+from engine.models.positions import LinearBiases, RotaryPositions, SinusoidalPositions, alibi_slopes, ntk_base
 from engine.models.transformer import Transformer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
