@@ -20,9 +20,9 @@ from engine.runs.trainer import prepared
 from engine.system import files, paths
 from tests.apptest import open_page, said
 from tests.test_cli import cli, instant, strict  # noqa: F401  (a fixture)
+from tests.test_experiments import spec
 
 RECORDED = paths.ROOT / "tests" / "recorded"
-SHA256 = "0" * 64  # of no text: digests do not depend on one that is there
 BAD = "no such value"
 
 
@@ -73,16 +73,7 @@ def digests():
     return {
         one.id: {
             budget: {
-                name: RunSpec(
-                    experiment=one.id,
-                    variant=name,
-                    budget_name=budget,
-                    config=one.variant(name).config,
-                    budget=one.budget(budget, name),
-                    corpus="any",
-                    corpus_sha256=SHA256,
-                    seed=0,
-                ).digest
+                name: spec(config=one.variant(name).config, budget=one.budget(budget, name)).digest
                 for name in one.variants
             }
             for budget in one.budgets
@@ -236,11 +227,9 @@ def test_a_run_folder_made_before_is_read_and_goes_on(old_runs):
     for run in store.runs():
         directory = store.directory(run.id)
         assert RunSpec.from_json((directory / "spec.json").read_text()) == run.spec
-        records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-        assert records[-1]["step"] == run.spec.budget.steps == 2
+        assert files.records(directory)[-1]["step"] == run.spec.budget.steps == 2
         assert files.read_json(directory / "outcome.json")["measured"] == run.measured
-    store.close()
-    language = Store().get(2)
+    language = store.get(2)
     training = prepared(old_runs / "2", 2, language.spec)
     assert training.step == 2
     assert list(training.records()) == []
