@@ -353,7 +353,7 @@ def test_what_decides_the_result_changes_the_digest_and_names_and_what_only_watc
         {"variant": "average-added"},
         {"budget_name": "chapter"},
         {"corpus": "upload-0000000000000000"},
-        *({"budget": replace(usual, **fields)} for fields in watched),
+        *({"budget": replace(usual, **more)} for more in watched),
     ):
         assert spec(**change) != spec()
         assert spec(**change).digest == spec().digest
@@ -361,7 +361,7 @@ def test_what_decides_the_result_changes_the_digest_and_names_and_what_only_watc
     for change in (
         {"seed": 1},
         {"corpus_sha256": "1" * 64},
-        *({"budget": replace(usual, **fields)} for fields in decisive),
+        *({"budget": replace(usual, **more)} for more in decisive),
     ):
         assert spec(**change).digest != spec().digest
 
