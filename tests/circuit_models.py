@@ -1,4 +1,4 @@
-"""Models for the tests of circuits: built by hand so that they provably work, or trained in a second.
+"""Models for the tests of circuits, built by hand so that they provably work.
 
 A built model adds up one-hot vectors: a token, its place, and slots that heads write to. No norm, no
 feed-forward, no bias: what each head does can be read off its matrices.
@@ -9,26 +9,33 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from engine.circuits.capture import run
 from engine.circuits.scoring import Questions, outcomes_of
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 
-# Small, with weights as they are drawn, for what holds of any model.
+# Small, for what holds of any model.
 CONFIG = ModelConfig(
-    vocab_size=20,
-    d_model=12,
-    n_head=3,
-    n_layer=2,
-    mixer="attention",
-    connection="pre-norm",
-    positions="learned",
-    max_positions=16,
-    output_projection=True,
-    d_ff=20,
-)
+    vocab_size=20, d_model=12, n_head=3, n_layer=2, d_ff=20, max_positions=16,
+    mixer="attention", connection="pre-norm", positions="learned", output_projection=True,
+)  # fmt: skip
+
+
+def felt(config=CONFIG, dtype=torch.float64, seed=0):
+    """A model none of whose parameters is what torch starts with: gains, biases and matrices are felt."""
+    torch.manual_seed(seed)
+    made = Transformer(config).to(dtype).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return made
+
+
+def sentences(count=4, length=7, seed=1, vocab_size=CONFIG.vocab_size):
+    """Random tokens. shape: -> (count, length)"""
+    return torch.randint(vocab_size, (count, length), generator=torch.Generator().manual_seed(seed))
+
 
 SHARP = 60.0  # a score beside 0: what is not looked at keeps exp(-60)
 
@@ -41,21 +48,10 @@ def built(vocab_size, length, slots, blocks):
     V + T + i. The logit of token v is 10 times the slot ``slots - V + v``: the last V slots are the answer.
     """
     width, size = vocab_size + length + slots, vocab_size + length + 2
-    config = ModelConfig(
-        vocab_size=vocab_size,
-        d_model=width,
-        n_layer=2,
-        mixer="attention",
-        connection="add",
-        positions="learned",
-        max_positions=length,
-        n_head=2,
-        d_head=size,
-        score_scale="none",
-        output_projection=True,
-        output_bias=False,
-        unembedding_bias=False,
-    )
+    config = replace(
+        CONFIG, vocab_size=vocab_size, d_model=width, max_positions=length, connection="add", d_ff=0,
+        n_head=2, d_head=size, score_scale="none", output_bias=False, unembedding_bias=False,
+    )  # fmt: skip
     model = Transformer(config).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -191,10 +187,7 @@ OTHERWISE_SECOND = look(place(DECISION), {place(3): 1.0, **dict.fromkeys(OF_FIRS
 AT_ADJECTIVE = look(place(DECISION), {place(5): 1.0}, ANSWER, read=NOTE)
 AT_RELAY = look(place(DECISION), {place(6): 1.0, **SINK}, ANSWER, 3.0, read=NOTE)
 BUILT = {
-    "carry, then read": [
-        [look(place(DECISION), {place(1): 1.0}, ANSWER), IDLE],
-        [OTHERWISE_SECOND, IDLE],
-    ],
+    "carry, then read": [[look(place(DECISION), {place(1): 1.0}, ANSWER), IDLE], [OTHERWISE_SECOND, IDLE]],
     "read, then fetch": [[TYPE, IDLE], [CHOICE, IDLE]],
     "gather at the adjective": [[GATHERED, IDLE], [AT_ADJECTIVE, IDLE]],
     "through other words": [[look(place(6), {place(1): 1.0}, NOTE), IDLE], [AT_RELAY, FROM_SECOND]],
@@ -206,52 +199,3 @@ BUILT = {
 def route_model(route):
     """A model that answers every question of ``closed_questions`` by this route."""
     return built(VOCABULARY, LENGTH, 2 * VOCABULARY, BUILT[route])
-
-
-def trained_questions(nouns=8):
-    """The chapter's closed sentences up to the decision, with fewer nouns and four adjectives."""
-    words = ["the", "did", "not", "cross", "because", "it", "was", "too", ",", "so"]
-    words += [f"noun-{i}" for i in range(nouns)] + ["tired", "slow", "wet", "steep"]
-    number = {word: i for i, word in enumerate(words)}
-    ids, answers, others = [], [], []
-    for x, y in itertools.permutations([f"noun-{i}" for i in range(nouns)], 2):
-        for a in words[-4:]:
-            sentence = f"the {x} did not cross the {y} because it was too {a} , so the"
-            ids.append([number[word] for word in sentence.split()])
-            pair = (x, y) if a in ("tired", "slow") else (y, x)
-            answers.append(number[pair[0]])
-            others.append(number[pair[1]])
-    return len(words), Questions(torch.tensor(ids), 14, torch.tensor(answers), torch.tensor(others))
-
-
-TRAINED_NAMES = {0: "the", 1: "first noun", 5: "the", 6: "second noun", 11: "adjective", 14: "the"}
-
-
-def trained_model(seed):
-    """Two blocks of four heads, trained on the word at the decision until they know it, 600 steps at most."""
-    vocab_size, questions = trained_questions()
-    torch.manual_seed(seed)
-    model = Transformer(
-        ModelConfig(
-            vocab_size=vocab_size,
-            d_model=32,
-            n_layer=2,
-            n_head=4,
-            mixer="attention",
-            connection="pre-norm",
-            positions="learned",
-            max_positions=16,
-            output_projection=True,
-            d_ff=64,
-        )
-    )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for step in range(600):
-        rows = torch.randint(len(questions), (64,))
-        loss = F.cross_entropy(model(questions.ids[rows])[:, -1], questions.answers[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 25 == 24 and outcomes(model, questions).score().accuracy == 1:
-            break
-    return model.eval()

@@ -60,7 +60,7 @@ def lab(tmp_path):
         yield served
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def one_thread():
     """torch on one thread: the same bits on every machine, and no fight for the cores."""
     import torch

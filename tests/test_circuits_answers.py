@@ -1,7 +1,6 @@
 """Scores, patching, attribution and the lens: by hand, and by the identities that they must obey."""
 
 import json
-import math
 from dataclasses import asdict, replace
 from typing import get_args
 
@@ -24,17 +23,22 @@ from engine.circuits.results import Edge, Head
 from engine.circuits.scoring import Questions, outcomes_of
 from engine.circuits.trials import Trials
 from engine.models.config import Connection, Positions
-from engine.models.transformer import Transformer
-from tests.circuit_models import CONFIG, DECISION, OF_SECOND, closed_questions, outcomes, route_model
+from tests.circuit_models import (
+    CONFIG,
+    DECISION,
+    OF_SECOND,
+    closed_questions,
+    felt,
+    outcomes,
+    route_model,
+    sentences,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 VARIANTS = {
     **{connection: replace(CONFIG, connection=connection) for connection in get_args(Connection)},
-    **{
-        f"{connection}, attention only": replace(CONFIG, connection=connection, d_ff=0)
-        for connection in get_args(Connection)
-    },
+    **{f"{name}, attention only": replace(CONFIG, connection=name, d_ff=0) for name in get_args(Connection)},
     **{scheme: replace(CONFIG, positions=scheme) for scheme in get_args(Positions)},
     "no W_O": replace(CONFIG, output_projection=False),
     "no biases": replace(CONFIG, output_bias=False, unembedding_bias=False),
@@ -45,20 +49,10 @@ VARIANTS = {
 LENGTH, DECIDES = 7, 5
 
 
-def model(config=CONFIG, dtype=torch.float64, seed=0):
-    torch.manual_seed(seed)
-    made = Transformer(config).to(dtype).eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return made
-
-
-def questions(count=6, seed=1, decision=DECIDES):
-    draw = torch.Generator().manual_seed(seed)
-    ids = torch.randint(20, (count, LENGTH), generator=draw)
-    answers = torch.randint(20, (count,), generator=draw)
-    return Questions(ids, decision, answers, (answers + 1 + torch.arange(count)) % 20)
+def questions(count=6):
+    ids = sentences(count, LENGTH)
+    answers = sentences(1, count, seed=2)[0]
+    return Questions(ids, DECIDES, answers, (answers + 1 + torch.arange(count)) % 20)
 
 
 def corrupted(asked, place=2):
@@ -86,15 +80,16 @@ def test_a_built_model_is_right_and_a_cut_edge_flips_its_answer():
     built, asked = route_model("carry, then read"), closed_questions()
     assert outcomes(built, asked).score().accuracy == 1
     # Block 2's look at the adjective is what says that the first noun stays.
-    without = outcomes(built, asked, [CutEdges(frozenset([Edge(DECISION, 5, 1)]))]).score()
+    found = outcomes(built, asked, [CutEdges(frozenset([Edge(DECISION, 5, 1)]))])
+    without = found.score()
     assert (without.accuracy, without.wrong, without.other) == (0.5, 0.5, 0)
-    meant = torch.isin(asked.ids[:, 5], torch.tensor(OF_SECOND))
-    assert torch.equal(outcomes(built, asked, [CutEdges(frozenset([Edge(DECISION, 5, 1)]))]).right, meant)
+    assert torch.equal(found.right, torch.isin(asked.ids[:, 5], torch.tensor(OF_SECOND)))
 
 
-def interventions(made, asked):
+def test_portions_change_nothing(monkeypatch):
+    made, asked = felt(), questions(count=7)
     source = run(made, corrupted(asked))
-    return [
+    changes = [
         ZeroHeads(frozenset([Head(0, 0)])),
         MeanHeads(frozenset([Head(0, 1)]), head_means(made, asked.ids)),
         CutEdges(frozenset([Edge(5, 1, 1)])),
@@ -103,32 +98,23 @@ def interventions(made, asked):
         PatchFeedForward(1, source.blocks[1].feed_forward),
     ]
 
+    def computed():
+        tried, shares = Trials(made, asked), attribution(made, asked)
+        (answered,), layers = tried.outcomes([changes]), lens.layers(tried)
+        looked = [layer.score.logit_difference for layer in layers]
+        numbers = [*answered.differences.tolist(), *shares.heads[1], shares.rest, *looked]
+        return numbers, answered.right.tolist()
 
-def test_portions_change_nothing(monkeypatch):
-    made, asked = model(), questions(count=7)
-    changes = interventions(made, asked)
-    tried, shares = Trials(made, asked), attribution(made, asked)
-    whole = tried.outcomes([changes])[0]
-    looked = lens.layers(tried)
+    whole, right = computed()
     monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 3 * LENGTH)
-    parts = Trials(made, asked).outcomes([changes])[0]
-    torch.testing.assert_close(whole.differences, parts.differences)
-    assert torch.equal(whole.right, parts.right)
-    again = attribution(made, asked)
-    assert again.rest == pytest.approx(shares.rest)
-    assert again.heads[1] == pytest.approx(shares.heads[1])
-    for first, second in zip(looked, lens.layers(Trials(made, asked)), strict=True):
-        assert first.score.logit_difference == pytest.approx(second.score.logit_difference)
+    assert computed() == (pytest.approx(whole), right)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"ids": torch.zeros(6, dtype=torch.long)}, r"ids have shape \(6,\)"),
-        (
-            {"answers": torch.zeros(5, dtype=torch.long)},
-            r"answers have shape \(5,\); 6 sentences need \(6,\)",
-        ),
+        ({"answers": torch.zeros(5, dtype=torch.long)}, r"answers have shape \(5,\); 6 sentences need"),
         ({"decision": 7}, "at position 7; allowed: 0 to 6"),
         ({"decision": -1}, "at position -1; allowed: 0 to 6"),
         ({"others": questions().answers}, "one token as answer and as other"),
@@ -144,7 +130,7 @@ def test_questions_that_cannot_be_scored_are_refused(changes, says):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_patching_everything_restores_all_and_nothing_none(name):
-    made, asked = model(VARIANTS[name]), questions()
+    made, asked = felt(VARIANTS[name]), questions()
     pairs = Pairs(made, asked, corrupted(asked))
     assert pairs.restored([])[0] == pytest.approx(0, abs=1e-9)
     every = tuple(range(LENGTH))
@@ -162,16 +148,20 @@ def test_patching_everything_restores_all_and_nothing_none(name):
 
 
 def test_the_map_begins_at_the_changed_word_and_ends_at_the_decision():
-    made, asked = model(), questions()
+    made, asked = felt(), questions()
     found = patched(Pairs(made, asked, corrupted(asked, place=2)))
     assert [len(row) for row in found.residual] == [DECIDES + 1] * 5
-    for row, place in ((found.residual[0], 2), (found.residual[-1], DECIDES)):
-        assert row == pytest.approx([float(at == place) for at in range(DECIDES + 1)], abs=1e-9)
+    assert found.residual[0] == only_at(2, DECIDES)
+    assert found.residual[-1] == only_at(DECIDES, DECIDES)
     assert all(row[:2] == pytest.approx([0, 0], abs=1e-9) for row in found.residual)
     assert (len(found.heads), len(found.heads[0]), len(found.feed_forwards)) == (2, 3, 2)
     assert json.loads(json.dumps(asdict(found), allow_nan=False)) == asdict(found)
-    bare = model(replace(CONFIG, d_ff=0))
+    bare = felt(replace(CONFIG, d_ff=0))
     assert patched(Pairs(bare, asked, corrupted(asked))).feed_forwards == []
+
+
+def only_at(place, last):
+    return pytest.approx([float(t == place) for t in range(last + 1)], abs=1e-9)
 
 
 def test_the_map_of_a_built_model_shows_where_its_answer_is_made():
@@ -181,25 +171,22 @@ def test_the_map_of_a_built_model_shows_where_its_answer_is_made():
     other = one.ids.clone()
     other[0, 5] = OF_SECOND[0]
     found = patched(Pairs(built, one, other))
-    assert found.clean == pytest.approx(10)
-    assert found.corrupted == pytest.approx(-10)
-    at = lambda place: [float(t == place) for t in range(DECISION + 1)]  # noqa: E731
-    assert found.residual[0] == pytest.approx(at(5), abs=1e-9)
-    assert found.residual[1] == pytest.approx(at(DECISION), abs=1e-9)
-    assert found.heads == [pytest.approx([1, 0], abs=1e-9), pytest.approx([1, 0], abs=1e-9)]
+    assert [found.clean, found.corrupted] == pytest.approx([10, -10])
+    assert found.residual[:2] == [only_at(5, DECISION), only_at(DECISION, DECISION)]
+    assert found.heads == [pytest.approx([1, 0], abs=1e-9)] * 2
 
 
 def test_pairs_that_cannot_be_compared_are_refused():
-    made, asked = model(), questions()
-    with pytest.raises(ValueError, match=r"shape \(6, 6\), the clean ones \(6, 7\)"):
-        Pairs(made, asked, asked.ids[:, :6])
-    with pytest.raises(ValueError, match="pair 0 differs in 0 words"):
-        Pairs(made, asked, asked.ids)
+    made, asked = felt(), questions()
     twice = corrupted(replace(asked, ids=corrupted(asked)), place=3)
-    with pytest.raises(ValueError, match="pair 0 differs in 2 words"):
-        Pairs(made, asked, twice)
-    with pytest.raises(ValueError, match="differs in 0 words up to the decision"):
-        Pairs(made, asked, corrupted(asked, place=6))
+    for ids, says in (
+        (asked.ids[:, :6], r"shape \(6, 6\), the clean ones \(6, 7\)"),
+        (asked.ids, "pair 0 differs in 0 words"),
+        (twice, "pair 0 differs in 2 words"),
+        (corrupted(asked, place=6), "differs in 0 words up to the decision"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            Pairs(made, asked, ids)
     with torch.no_grad():
         made.unembedding.weight.zero_()
     with pytest.raises(ValueError, match="nothing to restore"):
@@ -212,7 +199,7 @@ def test_pairs_that_cannot_be_compared_are_refused():
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-4), (torch.float64, 1e-11)])
 def test_the_parts_sum_to_the_logit_difference(name, dtype, near):
-    made, asked = model(VARIANTS[name], dtype), questions()
+    made, asked = felt(VARIANTS[name], dtype), questions()
     found = attribution(made, asked)
     assert found.total == pytest.approx(found.logit_difference, abs=near)
     assert found.logit_difference == pytest.approx(outcomes(made, asked).score().logit_difference, abs=near)
@@ -223,30 +210,24 @@ def test_the_parts_sum_to_the_logit_difference(name, dtype, near):
 
 def test_attribution_by_hand():
     """One sentence, every part's own product, through a final norm whose scale is written out."""
-    made = model()
-    asked = questions(count=1)
+    made, asked = felt(), questions(count=1)
     found, captured = attribution(made, asked), run(made, asked.ids)
-    x = captured.residual[0, DECIDES].tolist()
-    mean = sum(x) / 12
-    deviation = math.sqrt(sum((number - mean) ** 2 for number in x) / 12 + 1e-5)
-    answer, other = int(asked.answers[0]), int(asked.others[0])
-    U, gain = made.unembedding.weight.tolist(), made.final_norm.weight.tolist()
-    towards = [U[answer][d] - U[other][d] for d in range(12)]
+    deviation = (captured.residual[0, DECIDES].var(correction=0) + 1e-5).sqrt()
+    (answer,), (other,) = asked.answers.tolist(), asked.others.tolist()
+    U, bias, norm = made.unembedding.weight, made.unembedding.bias, made.final_norm
+    towards = (U[answer] - U[other]).detach()
 
     def share(part):
-        part = part.tolist()
-        middle = sum(part) / 12
-        return sum((part[d] - middle) / deviation * gain[d] * towards[d] for d in range(12))
+        at_decision = part[0, DECIDES] if part.dim() == 3 else part
+        scaled = (at_decision - at_decision.mean()) / deviation * norm.weight
+        return pytest.approx((scaled @ towards).item())
 
-    assert found.embedding == pytest.approx(share(captured.embedding[0, DECIDES]))
+    assert found.embedding == share(captured.embedding)
     for block, ran in enumerate(captured.blocks):
-        heads = [share(ran.heads[0, head, DECIDES]) for head in range(3)]
-        assert found.heads[block] == pytest.approx(heads)
-        assert found.output_biases[block] == pytest.approx(share(ran.output_bias))
-        assert found.feed_forwards[block] == pytest.approx(share(ran.feed_forward[0, DECIDES]))
-    bias, of_norm = made.unembedding.bias.tolist(), made.final_norm.bias.tolist()
-    rest = bias[answer] - bias[other] + sum(of_norm[d] * towards[d] for d in range(12))
-    assert found.rest == pytest.approx(rest)
+        assert found.heads[block] == [share(ran.heads[:, head]) for head in range(3)]
+        assert found.output_biases[block] == share(ran.output_bias)
+        assert found.feed_forwards[block] == share(ran.feed_forward)
+    assert found.rest == pytest.approx((bias[answer] - bias[other] + norm.bias @ towards).item())
 
 
 def test_a_built_model_owes_its_answer_to_the_heads_that_write_it():
@@ -265,7 +246,7 @@ def test_a_built_model_owes_its_answer_to_the_heads_that_write_it():
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_last_layer_of_the_lens_is_the_model(name):
-    made, asked = model(VARIANTS[name]), questions()
+    made, asked = felt(VARIANTS[name]), questions()
     captured = run(made, asked.ids)
     found = lens.logits(made, captured, DECIDES)
     torch.testing.assert_close(found[-1], captured.logits[:, DECIDES])
@@ -279,7 +260,7 @@ def test_the_last_layer_of_the_lens_is_the_model(name):
 
 
 def test_the_likeliest_tokens_of_each_sentence():
-    made, asked = model(), questions(count=2)
+    made, asked = felt(), questions(count=2)
     shares, likeliest = lens.likeliest(made, asked.ids, DECIDES, 3)
     expected = run(made, asked.ids).logits[:, DECIDES].softmax(dim=-1).topk(3)
     assert torch.equal(likeliest[:, -1], expected.indices)

@@ -1,83 +1,66 @@
 """A run in the open is the model's own computation, is what a hand computes, and leaves nothing behind."""
 
-import math
+from dataclasses import replace
 from itertools import product
 from typing import get_args
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from engine.circuits.capture import boundaries, head_means, run
-from engine.models.config import WITHOUT_HEADS, WITHOUT_TABLES, Connection, Mixer, ModelConfig, Positions
-from engine.models.config import ScoreScale as Scale
+from engine.models.config import (
+    WITHOUT_HEADS,
+    WITHOUT_TABLES,
+    Connection,
+    Mixer,
+    ModelConfig,
+    Positions,
+    ScoreScale,
+)
 from engine.models.transformer import Transformer
+from tests.circuit_models import CONFIG, felt, sentences
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SMALL = {"vocab_size": 20, "d_model": 12, "n_head": 3, "max_positions": 16, "n_layer": 2}
-PRE = {**SMALL, "mixer": "attention", "connection": "pre-norm", "positions": "learned", "d_ff": 20}
 CONFIGS = (
     {
-        "/".join(names): ModelConfig(
-            **SMALL,
-            mixer=names[0],
-            connection=names[1],
-            d_ff=d_ff,
-            positions="learned",
-            output_projection=True,
+        "/".join((mixer, connection, str(d_ff))): replace(
+            CONFIG, mixer=mixer, connection=connection, d_ff=d_ff
         )
-        for *names, d_ff in (
-            (mixer, connection, d_ff)
-            for mixer, connection, d_ff in product(get_args(Mixer), get_args(Connection), (0, 20))
-            if mixer != "none" and (d_ff or mixer == "attention")
-        )
+        for mixer, connection, d_ff in product(get_args(Mixer), get_args(Connection), (0, 20))
+        if mixer != "none" and (d_ff or mixer == "attention")
     }
     | {
-        f"{mixer}/{scheme}": ModelConfig(**{**PRE, "d_model": 24, "mixer": mixer, "positions": scheme})
+        f"{mixer}/{scheme}": replace(
+            CONFIG, output_projection=False, d_model=24, mixer=mixer, positions=scheme
+        )
         for mixer, scheme in product(("attention", "average", "unmasked"), get_args(Positions))
         if scheme not in WITHOUT_TABLES or mixer not in WITHOUT_HEADS
     }
-    | {f"scale {scale}": ModelConfig(**PRE, score_scale=scale) for scale in get_args(Scale)}
+    | {f"scale {scale}": replace(CONFIG, score_scale=scale) for scale in get_args(ScoreScale)}
     | {
-        "no W_O": ModelConfig(**PRE),
-        "no bias of W_O": ModelConfig(**PRE, output_projection=True, output_bias=False),
-        "biases everywhere": ModelConfig(**PRE, output_projection=True, qkv_bias=True),
-        "heads not d_model wide": ModelConfig(**PRE, output_projection=True, d_head=5),
-        "tied": ModelConfig(**PRE, tied=True, unembedding_bias=False),
-        "dropout": ModelConfig(**PRE, dropout=0.5),
-        "one head": ModelConfig(**{**PRE, "n_head": 1}),
-        "no block": ModelConfig(**{**PRE, "n_layer": 0}),
+        "no W_O": replace(CONFIG, output_projection=False),
+        "no bias of W_O": replace(CONFIG, output_bias=False),
+        "biases everywhere": replace(CONFIG, qkv_bias=True),
+        "heads not d_model wide": replace(CONFIG, d_head=5),
+        "tied": replace(CONFIG, tied=True, unembedding_bias=False),
+        "dropout": replace(CONFIG, dropout=0.5),
+        "one head": replace(CONFIG, n_head=1),
+        "no block": replace(CONFIG, n_layer=0),
     }
 )
-
-
-def model(config, dtype=torch.float64, seed=0):
-    """A model none of whose parameters is what torch starts with: gains, biases and matrices are felt."""
-    torch.manual_seed(seed)
-    made = Transformer(config).to(dtype).eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return made
-
-
-def tokens(config, count=3, length=9, seed=1):
-    draw = torch.Generator().manual_seed(seed)
-    return torch.randint(config.vocab_size, (count, length), generator=draw)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_the_logits_are_the_models_own(name, dtype, near):
-    made, ids = model(CONFIGS[name], dtype), tokens(CONFIGS[name])
-    with torch.no_grad():
-        expected, residual = made(ids), made.residual(ids)
+    made, ids = felt(CONFIGS[name], dtype), sentences()
     captured = run(made, ids)
-    size = max(1.0, expected.abs().max().item())
-    assert (captured.logits - expected).abs().max() < near * size
-    assert (captured.residual - residual).abs().max() < near * max(1.0, residual.abs().max().item())
+    with torch.no_grad():
+        pairs = ((captured.logits, made(ids)), (captured.residual, made.residual(ids)))
+    for found, expected in pairs:
+        assert (found - expected).abs().max() < near * max(1.0, expected.abs().max().item())
     assert captured.logits.dtype == dtype
     assert not captured.logits.requires_grad
 
@@ -85,7 +68,7 @@ def test_the_logits_are_the_models_own(name, dtype, near):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_parts_of_a_block_fit_together(name):
     config = CONFIGS[name]
-    made, ids = model(config), tokens(config)
+    made, ids = felt(config), sentences()
     captured = run(made, ids)
     x = captured.embedding
     for block, ran in zip(made.blocks, captured.blocks, strict=True):
@@ -97,10 +80,12 @@ def test_the_parts_of_a_block_fit_together(name):
             torch.testing.assert_close(ran.heads.sum(dim=1) + ran.output_bias, connection.sublayer(read))
             weights = connection.sublayer.attention_weights(read)
             torch.testing.assert_close(ran.weights, weights.expand_as(ran.weights))
+            if config.mixer not in WITHOUT_HEADS:
+                torch.testing.assert_close(ran.scores, connection.sublayer.scores(read))
             torch.testing.assert_close(ran.attended, connection(x))
             x = block(x)
         torch.testing.assert_close(ran.after, x)
-        assert ran.scores.shape == ran.weights.shape == (*ids.shape[:1], ran.heads.shape[1], 9, 9)
+        assert ran.scores.shape == ran.weights.shape == (4, ran.heads.shape[1], 7, 7)
         assert (ran.feed_forward is None) == (config.d_ff == 0)
     torch.testing.assert_close(captured.residual, x)
     assert len(captured.stream) == len(boundaries(made))
@@ -108,75 +93,16 @@ def test_the_parts_of_a_block_fit_together(name):
 
 
 def test_boundaries_are_named_for_people():
-    assert boundaries(model(CONFIGS["attention/add"])) == (
-        "embedding",
-        "block 1 attention",
-        "block 1 feed-forward",
-        "block 2 attention",
-        "block 2 feed-forward",
-    )
-    assert boundaries(model(ModelConfig(**{**PRE, "d_ff": 0, "n_layer": 1}))) == (
-        "embedding",
-        "block 1 attention",
-    )
-
-
-def by_hand(made, ids):
-    """Every stage of every block for one sentence in numpy, from nothing but the weights; then the logits."""
-    W = {name: parameter.detach().numpy() for name, parameter in made.named_parameters()}
-    config = made.config
-    H, K, T = config.n_head, config.effective_d_head, len(ids)
-
-    def norm(x, name):
-        scaled = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
-        return scaled * W[f"{name}.weight"] + W[f"{name}.bias"]
-
-    x = W["token_embedding.weight"][ids] + W["positions.table.weight"][:T]
-    stages = []
-    for block in range(config.n_layer):
-        attention, feed_forward = (f"blocks.{block}.{part}" for part in (0, 1))
-        read = norm(x, f"{attention}.norm")
-        heads, all_scores, all_weights = [], [], []
-        for head in range(H):
-            of = slice(head * K, head * K + K)
-            q, k, v = (read @ W[f"{attention}.sublayer.W_{name}.weight"][of].T for name in "QKV")
-            scores = np.array([[q[t] @ k[s] / math.sqrt(K) for s in range(T)] for t in range(T)])
-            weights = np.zeros((T, T))
-            for t in range(T):
-                powers = np.exp(scores[t, : t + 1] - scores[t, : t + 1].max())
-                weights[t, : t + 1] = powers / powers.sum()
-            heads.append(weights @ v @ W[f"{attention}.sublayer.W_O.weight"][:, of].T)
-            all_scores.append(scores)
-            all_weights.append(weights)
-        attended = x + sum(heads) + W[f"{attention}.sublayer.W_O.bias"]
-        first = [f"{feed_forward}.sublayer.0.{kind}" for kind in ("weight", "bias")]
-        second = [f"{feed_forward}.sublayer.2.{kind}" for kind in ("weight", "bias")]
-        hidden = norm(attended, f"{feed_forward}.norm") @ W[first[0]].T + W[first[1]]
-        hidden = hidden * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2))) / 2
-        written = hidden @ W[second[0]].T + W[second[1]]
-        stages.append((x, read, all_scores, all_weights, heads, attended, written, attended + written))
-        x = attended + written
-    return stages, norm(x, "final_norm") @ W["unembedding.weight"].T + W["unembedding.bias"]
-
-
-def test_every_stage_is_what_a_hand_computes():
-    made = model(CONFIGS["attention/pre-norm"])
-    ids = tokens(made.config, count=1)
-    captured = run(made, ids)
-    stages, logits = by_hand(made, ids[0].numpy())
-    names = ("before", "read", "scores", "weights", "heads", "attended", "feed_forward", "after")
-    for ran, stage in zip(captured.blocks, stages, strict=True):
-        for name, expected in zip(names, stage, strict=True):
-            np.testing.assert_allclose(getattr(ran, name)[0].numpy(), np.array(expected), atol=1e-12)
-    np.testing.assert_allclose(captured.logits[0].numpy(), logits, atol=1e-12)
+    names = [f"block {block} {part}" for block in (1, 2) for part in ("attention", "feed-forward")]
+    assert boundaries(felt()) == ("embedding", *names)
+    assert boundaries(felt(replace(CONFIG, d_ff=0, n_layer=1))) == ("embedding", "block 1 attention")
 
 
 def test_means_are_over_all_sentences_at_each_position(monkeypatch):
-    made = model(CONFIGS["attention/pre-norm"])
-    ids = tokens(made.config, count=7)
+    made, ids = felt(), sentences(count=7)
     expected = torch.stack([block.heads.mean(dim=0) for block in run(made, ids).blocks])
     torch.testing.assert_close(head_means(made, ids), expected)
-    monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 18)  # two sentences at once
+    monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 14)  # two sentences at once
     torch.testing.assert_close(head_means(made, ids), expected)
 
 
@@ -199,7 +125,7 @@ def left_behind(made):
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", ["dropout", "attention/alibi", "average/learned", "scale qk-norm"])
 def test_nothing_is_left_on_the_model_and_its_mode_changes_nothing(name, training):
-    made, ids = model(CONFIGS[name]), tokens(CONFIGS[name])
+    made, ids = felt(CONFIGS[name]), sentences()
     expected = made(ids).detach()
     made.train(training)
     made.blocks[0].train(not training)  # one part in another mode than the rest
@@ -214,7 +140,7 @@ def test_nothing_is_left_on_the_model_and_its_mode_changes_nothing(name, trainin
 
 
 def test_the_check_for_what_is_left_finds_hooks_and_attributes():
-    made = model(CONFIGS["dropout"])
+    made = felt(CONFIGS["dropout"])
     before = left_behind(made)[1]
     made.blocks[0].register_forward_hook(lambda *_: None)
     assert left_behind(made)[1] != before
@@ -236,7 +162,7 @@ def test_the_check_for_what_is_left_finds_hooks_and_attributes():
 )
 def test_ids_that_are_no_sentences_of_the_model_are_refused(ids, says):
     with pytest.raises(ValueError, match=says):
-        run(model(ModelConfig(**PRE)), ids)
+        run(felt(), ids)
 
 
 def test_a_model_that_mixes_nothing_has_nothing_to_capture():
@@ -245,8 +171,8 @@ def test_a_model_that_mixes_nothing_has_nothing_to_capture():
 
 
 def test_a_capture_keeps_its_values_when_the_model_changes():
-    made = model(ModelConfig(**PRE))
-    captured = run(made, tokens(made.config))
+    made = felt()
+    captured = run(made, sentences())
     kept = captured.blocks[1].heads.clone(), captured.logits.clone()
     for parameter in made.parameters():
         nn.init.zeros_(parameter)

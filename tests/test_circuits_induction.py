@@ -1,6 +1,7 @@
 """Induction: a circuit built by hand scores 1, and without either head the ability is gone."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -24,21 +25,23 @@ IDLE_PREVIOUS = sum(1 / (t + 1) for t in range(1, 2 * HALF)) / (2 * HALF - 1)
 IDLE_MATCHING = sum(1 / (t + 1) for t in range(HALF, 2 * HALF)) / HALF
 
 
-def one_block(seed=0, vocab_size=LETTERS):
-    torch.manual_seed(seed)
-    return Transformer(
-        ModelConfig(
-            vocab_size=vocab_size, d_model=8, n_layer=1, n_head=2, mixer="attention", connection="add"
-        )
-    ).eval()
+def one_block(**change):
+    torch.manual_seed(0)
+    config = ModelConfig(
+        vocab_size=LETTERS, d_model=8, n_layer=1, n_head=2, mixer="attention", connection="add"
+    )
+    return Transformer(replace(config, **change)).eval()
 
 
-def test_the_built_circuit_scores_one_and_idle_heads_what_chance_gives():
+def test_the_built_circuit_scores_one_and_idle_heads_and_an_average_what_chance_gives():
     scores = head_scores(induction_model(), IDS)
     assert scores.previous_token[0] == pytest.approx([1, IDLE_PREVIOUS])
     assert scores.prefix_matching[1] == pytest.approx([1, IDLE_MATCHING])
     assert scores.prefix_matching[0] == pytest.approx([0, IDLE_MATCHING], abs=1e-9)
     assert pair_of(scores) == (Head(0, 0), Head(1, 0))
+    scores = head_scores(one_block(mixer="average"), IDS)
+    assert scores.previous_token == [[pytest.approx(IDLE_PREVIOUS)]]
+    assert scores.prefix_matching == [[pytest.approx(IDLE_MATCHING)]]
 
 
 def test_the_built_circuit_names_every_token_of_the_second_half_and_no_longer_without_either_head():
@@ -75,12 +78,9 @@ def test_two_heads_that_do_the_same_are_missed_only_together():
 
 def test_scores_by_hand_on_a_sequence_that_is_no_repetition():
     """[A][B][C][A][A]: the second A should look at B; the third at B and at itself, which follows an A."""
-    made = one_block()
-    ids = torch.tensor([[3, 4, 5, 3, 3]])
+    made, ids = one_block(), torch.tensor([[3, 4, 5, 3, 3]])
     scores = head_scores(made, ids)
-    weights = run(made, ids).blocks[0].weights[0]
-    for head in range(2):
-        w = weights[head].tolist()
+    for head, w in enumerate(run(made, ids).blocks[0].weights[0].tolist()):
         matching = (w[3][1] + w[4][1] + w[4][4]) / 2
         assert scores.prefix_matching[0][head] == pytest.approx(matching)
         previous = (w[1][0] + w[2][1] + w[3][2] + w[4][3]) / 4
@@ -88,30 +88,27 @@ def test_scores_by_hand_on_a_sequence_that_is_no_repetition():
 
 
 def test_losses_and_accuracy_by_hand():
-    made = one_block()
-    ids = circuit_models.repeated(2)
+    made, ids = one_block(), circuit_models.repeated(2)
     found = losses_by_position(made, ids)
     with torch.no_grad():
-        logits = made(ids).tolist()
-    for t in range(11):
-        loss = 0.0
-        for n in range(2):
-            total = sum(math.exp(z) for z in logits[n][t])
-            loss -= math.log(math.exp(logits[n][t][int(ids[n, t + 1])]) / total) / 2
-        named = [max(range(LETTERS), key=logits[n][t].__getitem__) for n in range(2)]
-        right = sum(named[n] == ids[n, t + 1] for n in range(2)) / 2
-        assert found[t].item() == pytest.approx(loss, abs=1e-5)
+        logits = made(ids)
+    for t, following in enumerate(ids[:, 1:].T):
+        powers = [[math.exp(z) for z in row] for row in logits[:, t].tolist()]
+        shares = [row[token] / sum(row) for row, token in zip(powers, following, strict=True)]
+        assert found[t].item() == pytest.approx(-sum(map(math.log, shares)) / 2, abs=1e-5)
+        right = (logits[:, t].argmax(-1) == following).float().mean()
         assert Continued(made, ids.numpy(), slice(t, t + 1)).accuracy([]) == [right]
 
 
 def test_portions_change_nothing(monkeypatch):
-    made = one_block()
-    whole, accuracy = head_scores(made, IDS), Continued(made, IDS.numpy(), LATE).accuracy([])
+    def computed():
+        accuracy = Continued(one_block(), IDS.numpy(), LATE).accuracy([])
+        scores = head_scores(one_block(), IDS)
+        return accuracy + scores.prefix_matching[0] + scores.previous_token[0]
+
+    whole = computed()
     monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 36)
-    parts = head_scores(made, IDS)
-    assert Continued(made, IDS.numpy(), LATE).accuracy([]) == accuracy
-    assert parts.prefix_matching[0] == pytest.approx(whole.prefix_matching[0])
-    assert parts.previous_token[0] == pytest.approx(whole.previous_token[0])
+    assert computed() == pytest.approx(whole)
 
 
 def test_a_pair_stands_in_two_blocks_in_order_and_reaches_its_threshold():
@@ -129,6 +126,12 @@ def test_a_pair_stands_in_two_blocks_in_order_and_reaches_its_threshold():
     assert partners_of(three) == ([Head(0, 0), Head(0, 1), Head(1, 0)], [Head(1, 0), Head(1, 1), Head(2, 1)])
 
 
+def test_sequences_without_a_repeated_token_have_no_prefix_to_match():
+    for ids, says in (([[1, 2, 3]], "no token comes again"), ([[1]], "has 1 tokens; needed: at least 2")):
+        with pytest.raises(ValueError, match=says):
+            head_scores(one_block(), torch.tensor(ids))
+
+
 def test_repetitions_after_any_number_of_tokens():
     """The built circuit matches tokens, not places: periods of 3 to 6 in one batch."""
     draw = torch.Generator().manual_seed(3)
@@ -136,20 +139,3 @@ def test_repetitions_after_any_number_of_tokens():
     ids = torch.stack(rows)
     assert Continued(induction_model(), ids.numpy(), LATE).accuracy([]) == [1]
     assert head_scores(induction_model(), ids).prefix_matching[1][0] == pytest.approx(1)
-
-
-def test_sequences_without_a_repeated_token_have_no_prefix_to_match():
-    with pytest.raises(ValueError, match="no token comes again"):
-        head_scores(one_block(), torch.tensor([[1, 2, 3]]))
-    with pytest.raises(ValueError, match="has 1 tokens; needed: at least 2"):
-        head_scores(one_block(), torch.tensor([[1]]))
-
-
-def test_an_average_has_the_scores_of_an_idle_head():
-    torch.manual_seed(0)
-    average = Transformer(
-        ModelConfig(vocab_size=LETTERS, d_model=8, n_layer=1, mixer="average", connection="add")
-    ).eval()
-    scores = head_scores(average, IDS)
-    assert scores.previous_token == [[pytest.approx(IDLE_PREVIOUS)]]
-    assert scores.prefix_matching == [[pytest.approx(IDLE_MATCHING)]]

@@ -18,42 +18,46 @@ from engine.circuits.interventions import (
 )
 from engine.circuits.results import Edge, Head
 from engine.models.config import Connection
-from engine.models.transformer import Transformer
-from tests.circuit_models import CONFIG
+from tests.circuit_models import CONFIG, felt, sentences
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ALL_HEADS = frozenset(Head(block, head) for block in range(2) for head in range(3))
-LENGTH = 7
-
-
-def model(config=CONFIG, seed=0):
-    torch.manual_seed(seed)
-    made = Transformer(config).double().eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return made
-
-
-def tokens(count=4, seed=1):
-    return torch.randint(20, (count, LENGTH), generator=torch.Generator().manual_seed(seed))
 
 
 def cut(*edges):
     return CutEdges(frozenset(edges))
 
 
-def test_nothing_done_is_nothing_changed():
-    made, ids = model(), tokens()
-    plain = run(made, ids)
+@pytest.fixture
+def made():
+    return felt()
+
+
+@pytest.fixture
+def ids():
+    return sentences()
+
+
+@pytest.fixture
+def plain(made, ids):
+    """The run that nothing is done to."""
+    return run(made, ids)
+
+
+@pytest.fixture
+def source(made):
+    """A run of other sentences."""
+    return run(made, sentences(seed=2))
+
+
+def test_nothing_done_is_nothing_changed(made, ids, plain):
     means = head_means(made, ids)
     for nothing in (Intervention(), ZeroHeads(frozenset()), MeanHeads(frozenset(), means), cut()):
         assert torch.equal(run(made, ids, [nothing]).logits, plain.logits)
 
 
-def test_a_head_ablated_to_zero_is_one_whose_rows_of_w_o_are_zero():
-    made, ids = model(), tokens()
+def test_a_head_ablated_to_zero_is_one_whose_rows_of_w_o_are_zero(made, ids):
     ablated = run(made, ids, [ZeroHeads(frozenset([Head(0, 1), Head(1, 2)]))])
     assert (ablated.blocks[0].heads[:, 1] == 0).all()
     with torch.no_grad():
@@ -62,22 +66,17 @@ def test_a_head_ablated_to_zero_is_one_whose_rows_of_w_o_are_zero():
         torch.testing.assert_close(ablated.logits, made(ids))
 
 
-def test_without_any_head_each_position_is_alone_with_its_bias():
-    made, ids = model(), tokens()
-    ablated = run(made, ids, [ZeroHeads(ALL_HEADS)])
+def test_without_any_head_each_position_is_alone_with_its_bias(made, ids):
     changed = ids.clone()
     changed[:, 0] = (changed[:, 0] + 1) % 20
-    again = run(made, changed, [ZeroHeads(ALL_HEADS)])
+    ablated, again = (run(made, some, [ZeroHeads(ALL_HEADS)]) for some in (ids, changed))
     assert torch.equal(ablated.logits[:, 1:], again.logits[:, 1:])
     ran = ablated.blocks[0]
     torch.testing.assert_close(ran.attended, ran.before + made.blocks[0][0].sublayer.W_O.bias.detach())
 
 
-def test_a_mean_ablated_head_adds_the_mean_of_its_position_in_every_sentence():
-    made, ids = model(), tokens()
-    means = head_means(made, ids)
-    ablated = run(made, ids, [MeanHeads(frozenset([Head(1, 0)]), means)])
-    plain = run(made, ids)
+def test_a_mean_ablated_head_adds_the_mean_of_its_position_in_every_sentence(made, ids, plain):
+    ablated = run(made, ids, [MeanHeads(frozenset([Head(1, 0)]), head_means(made, ids))])
     expected = plain.blocks[1].heads.clone()
     expected[:, 0] = sum(plain.blocks[1].heads[n, 0] for n in range(4)) / 4
     torch.testing.assert_close(ablated.blocks[1].heads, expected)
@@ -88,9 +87,8 @@ def test_a_mean_ablated_head_adds_the_mean_of_its_position_in_every_sentence():
     torch.testing.assert_close(same.logits, run(made, one).logits)
 
 
-def test_a_cut_edge_leaves_the_rest_of_its_row_in_proportion():
-    made, ids = model(), tokens()
-    plain, changed = run(made, ids), run(made, ids, [cut(Edge(5, 2, 0, 1))])
+def test_a_cut_edge_leaves_the_rest_of_its_row_in_proportion(made, ids, plain):
+    changed = run(made, ids, [cut(Edge(5, 2, 0, 1))])
     before, after = plain.blocks[0].weights, changed.blocks[0].weights
     assert (after[:, 1, 5, 2] == 0).all()
     expected = before[:, 1, 5].clone()
@@ -102,20 +100,15 @@ def test_a_cut_edge_leaves_the_rest_of_its_row_in_proportion():
     assert torch.equal(plain.blocks[0].scores, changed.blocks[0].scores)  # what was raw stays raw
     assert torch.equal(plain.logits[:, :5], changed.logits[:, :5])
     assert not torch.allclose(plain.logits[:, 5], changed.logits[:, 5])
-
-
-def test_an_edge_without_a_head_is_cut_in_all_of_them():
-    made, ids = model(), tokens()
-    together = run(made, ids, [cut(Edge(6, 0, 1))])
-    one_by_one = run(made, ids, [cut(*(Edge(6, 0, 1, head) for head in range(3)))])
-    apart = run(made, ids, [cut(Edge(6, 0, 1, head)) for head in range(3)])
-    assert torch.equal(together.logits, one_by_one.logits)
-    assert torch.equal(together.logits, apart.logits)
+    # An edge without a head is cut in all of them, however they are given.
+    each = [Edge(5, 2, 0, head) for head in range(3)]
+    for edges in ([cut(*each)], [*map(cut, each)]):
+        assert torch.equal(run(made, ids, edges).logits, run(made, ids, [cut(Edge(5, 2, 0))]).logits)
 
 
 @pytest.mark.parametrize("mixer", ["average", "matrix", "unmasked"])
 def test_edges_are_cut_in_every_mixer(mixer):
-    made, ids = model(replace(CONFIG, mixer=mixer)), tokens()
+    made, ids = felt(replace(CONFIG, mixer=mixer)), sentences()
     weights = run(made, ids, [cut(Edge(3, 1, 0))]).blocks[0].weights
     assert (weights[:, :, 3, 1] == 0).all()
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones_like(weights[..., 0]))
@@ -123,66 +116,51 @@ def test_edges_are_cut_in_every_mixer(mixer):
         assert weights[0, 0, 3, :4].tolist() == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3])
 
 
-def test_a_row_may_not_lose_its_last_edge():
-    made, ids = model(), tokens()
+def test_a_row_may_not_lose_its_last_edge(made, ids):
+    two_of_three = cut(*(Edge(2, key, 0, 1) for key in (0, 1)))
     with pytest.raises(ValueError, match="position 0 would see no key in head 0 of block 1"):
         run(made, ids, [cut(Edge(0, 0, 1))])
     with pytest.raises(ValueError, match="position 2 would see no key in head 1 of block 0"):
-        run(made, ids, [cut(*(Edge(2, key, 0, 1) for key in (0, 1))), cut(Edge(2, 2, 0, 1))])
-    run(made, ids, [cut(*(Edge(2, key, 0, 1) for key in (0, 1)))])
+        run(made, ids, [two_of_three, cut(Edge(2, 2, 0, 1))])
+    run(made, ids, [two_of_three])
 
 
 @pytest.mark.parametrize("connection", get_args(Connection))
-def test_the_stream_of_another_run_put_in_everywhere_is_the_other_run(connection):
-    made = model(replace(CONFIG, connection=connection))
-    ids, others = tokens(), tokens(seed=2)
-    source = run(made, others)
-    every = tuple(range(LENGTH))
+def test_another_run_put_in_everywhere_is_the_other_run(connection):
+    made, ids, every = felt(replace(CONFIG, connection=connection)), sentences(), tuple(range(7))
+    source = run(made, sentences(seed=2))
+    assert not torch.allclose(run(made, ids).logits, source.logits)
+    assert len(source.stream) == len(boundaries(made)) == 5
     for boundary, stream in enumerate(source.stream):
         patched = run(made, ids, [PatchResidual(boundary, every, stream)])
         torch.testing.assert_close(patched.logits, source.logits)
-    assert not torch.allclose(run(made, ids).logits, source.logits)
-    assert len(source.stream) == len(boundaries(made)) == 5
+    heads = [PatchHeads(n, frozenset(range(3)), block.heads) for n, block in enumerate(source.blocks)]
+    outputs = [PatchFeedForward(n, block.feed_forward) for n, block in enumerate(source.blocks)]
+    patched = run(made, ids, [PatchResidual(0, every, source.embedding), *heads, *outputs])
+    torch.testing.assert_close(patched.logits, source.logits)
+    # A patch acts on what stands there, so the weights are those of the patched stream: the other run's too.
+    torch.testing.assert_close(patched.blocks[1].weights, source.blocks[1].weights)
 
 
-def test_a_patch_reaches_its_position_and_what_comes_after_only():
-    made, ids = model(), tokens()
-    source = run(made, tokens(seed=2))
-    plain, patched = run(made, ids), run(made, ids, [PatchResidual(1, (3,), source.stream[1])])
+def test_a_patch_reaches_its_position_and_what_comes_after_only(made, ids, plain, source):
+    patched = run(made, ids, [PatchResidual(1, (3,), source.stream[1])])
     assert torch.equal(patched.blocks[0].attended[:, 3], source.blocks[0].attended[:, 3])
     assert torch.equal(patched.logits[:, :3], plain.logits[:, :3])
     assert not torch.allclose(patched.logits[:, 3:], plain.logits[:, 3:])
     assert torch.equal(patched.embedding, plain.embedding)
 
 
-def test_patched_heads_and_feed_forwards_add_what_they_added_elsewhere():
-    made, ids = model(), tokens()
-    source, plain = run(made, tokens(seed=2)), run(made, ids)
+def test_patched_heads_and_feed_forwards_add_what_they_added_elsewhere(made, ids, plain, source):
     patched = run(made, ids, [PatchHeads(0, frozenset([0, 2]), source.blocks[0].heads)])
     assert torch.equal(patched.blocks[0].heads[:, [0, 2]], source.blocks[0].heads[:, [0, 2]])
     assert torch.equal(patched.blocks[0].heads[:, 1], plain.blocks[0].heads[:, 1])
-    patched = run(made, ids, [PatchFeedForward(1, source.blocks[1].feed_forward)])
-    assert torch.equal(patched.blocks[1].feed_forward, source.blocks[1].feed_forward)
-    torch.testing.assert_close(
-        patched.residual, plain.blocks[1].attended + source.blocks[1].feed_forward, rtol=0, atol=1e-12
-    )
+    written = source.blocks[1].feed_forward
+    patched = run(made, ids, [PatchFeedForward(1, written)])
+    assert torch.equal(patched.blocks[1].feed_forward, written)
+    torch.testing.assert_close(patched.residual, plain.blocks[1].attended + written, rtol=0, atol=1e-12)
 
 
-def test_all_parts_of_another_run_put_in_are_the_other_run():
-    made, ids = model(), tokens()
-    source = run(made, tokens(seed=2))
-    heads = [PatchHeads(n, frozenset(range(3)), block.heads) for n, block in enumerate(source.blocks)]
-    outputs = [PatchFeedForward(n, block.feed_forward) for n, block in enumerate(source.blocks)]
-    embedding = PatchResidual(0, tuple(range(LENGTH)), source.embedding)
-    patched = run(made, ids, [embedding, *heads, *outputs])
-    torch.testing.assert_close(patched.logits, source.logits)
-    # A patch acts on what stands there, so the weights are those of the patched stream: the other run's too.
-    torch.testing.assert_close(patched.blocks[1].weights, source.blocks[1].weights)
-
-
-def test_the_last_of_two_at_one_place_is_what_counts():
-    made, ids = model(), tokens()
-    source = run(made, tokens(seed=2))
+def test_the_last_of_two_at_one_place_is_what_counts(made, ids, source):
     put_in = PatchHeads(0, frozenset([1]), source.blocks[0].heads)
     taken_out = ZeroHeads(frozenset([Head(0, 1)]))
     assert (run(made, ids, [put_in, taken_out]).blocks[0].heads[:, 1] == 0).all()
@@ -190,8 +168,8 @@ def test_the_last_of_two_at_one_place_is_what_counts():
     assert torch.equal(found, source.blocks[0].heads[:, 1])
 
 
-STREAM = torch.zeros(4, LENGTH, 12, dtype=torch.float64)
-OUTPUTS = torch.zeros(4, 3, LENGTH, 12, dtype=torch.float64)
+STREAM = torch.zeros(4, 7, 12, dtype=torch.float64)
+OUTPUTS = torch.zeros(4, 3, 7, 12, dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
@@ -200,10 +178,7 @@ OUTPUTS = torch.zeros(4, 3, LENGTH, 12, dtype=torch.float64)
         (ZeroHeads(frozenset([Head(2, 0)])), "block is 2; allowed: 0 to 1"),
         (ZeroHeads(frozenset([Head(0, 3)])), "head is 3; allowed: 0 to 2"),
         (ZeroHeads(frozenset([Head(0, -1)])), "head is -1; allowed: 0 to 2"),
-        (
-            MeanHeads(frozenset([Head(0, 0)]), OUTPUTS),
-            r"means has shape \(4, 3, 7, 12\); this run needs \(2,",
-        ),
+        (MeanHeads(frozenset([Head(0, 0)]), OUTPUTS), r"means has shape \(4, 3, 7, 12\); this run needs"),
         (cut(Edge(7, 0, 0)), "query position is 7; allowed: 0 to 6"),
         (cut(Edge(3, -1, 0)), "key position is -1; allowed: 0 to 6"),
         (cut(Edge(3, 4, 0)), "key position is 4, ahead of its query"),
@@ -218,20 +193,24 @@ OUTPUTS = torch.zeros(4, 3, LENGTH, 12, dtype=torch.float64)
         (PatchFeedForward(0, STREAM[:, :3]), "output has shape"),
     ],
 )
-def test_what_is_not_there_is_refused(intervention, says):
+def test_what_is_not_there_is_refused(made, ids, intervention, says):
     with pytest.raises(ValueError, match=says):
-        run(model(), tokens(), [intervention])
+        run(made, ids, [intervention])
 
 
-def test_a_model_without_the_part_refuses_a_change_of_it():
-    bare = model(replace(CONFIG, d_ff=0))
-    with pytest.raises(ValueError, match="d_ff is 0"):
-        run(bare, tokens(), [PatchFeedForward(0, STREAM)])
-    empty = model(replace(CONFIG, n_layer=0))
-    with pytest.raises(ValueError, match="there are no blocks"):
-        run(empty, tokens(), [ZeroHeads(frozenset([Head(0, 0)]))])
-    averaging = model(replace(CONFIG, mixer="average"))
-    with pytest.raises(ValueError, match="head is 1; allowed: 0 to 0"):
-        run(averaging, tokens(), [ZeroHeads(frozenset([Head(0, 1)]))])
-    unmasked = model(replace(CONFIG, mixer="unmasked"))
-    assert (run(unmasked, tokens(), [cut(Edge(3, 4, 0))]).blocks[0].weights[:, :, 3, 4] == 0).all()
+@pytest.mark.parametrize(
+    ("change", "intervention", "says"),
+    [
+        ({"d_ff": 0}, PatchFeedForward(0, STREAM), "d_ff is 0"),
+        ({"n_layer": 0}, ZeroHeads(frozenset([Head(0, 0)])), "there are no blocks"),
+        ({"mixer": "average"}, ZeroHeads(frozenset([Head(0, 1)])), "head is 1; allowed: 0 to 0"),
+    ],
+)
+def test_a_model_without_the_part_refuses_a_change_of_it(ids, change, intervention, says):
+    with pytest.raises(ValueError, match=says):
+        run(felt(replace(CONFIG, **change)), ids, [intervention])
+
+
+def test_without_a_mask_what_is_ahead_can_be_cut(ids):
+    unmasked = felt(replace(CONFIG, mixer="unmasked"))
+    assert (run(unmasked, ids, [cut(Edge(3, 4, 0))]).blocks[0].weights[:, :, 3, 4] == 0).all()

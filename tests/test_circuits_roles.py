@@ -17,57 +17,43 @@ from engine.circuits.routes import CHANNELS, MIXED, NONE_FOUND, ROUTES, SEVERAL,
 from engine.circuits.sites import ADJECTIVE, DECISION, FIRST, RELAYS, SECOND, Sites
 from engine.circuits.trials import Trials
 from engine.circuits.weights import largest_shift, mean_weights
-from engine.models.config import Connection, Mixer, ModelConfig
+from engine.models.config import Connection, Mixer
 from engine.models.transformer import Transformer
+from engine.probes.winograd import Subject
+from engine.training import checkpoint
 from tests.circuit_models import (
     BUILT,
+    CONFIG,
     NAMES,
     OF_FIRST,
     SHARP,
-    TRAINED_NAMES,
     close,
     closed_questions,
     outcomes,
     route_model,
-    trained_model,
-    trained_questions,
 )
+from tests.winograd_models import SEED, SMALL
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ASKED = closed_questions()
 TRAINED_NAMES_AT = {FIRST: 1, SECOND: 6, ADJECTIVE: 11}
+TRAINED_NAMES = {place: name for name, place in TRAINED_NAMES_AT.items()} | dict.fromkeys((0, 5, 14), "the")
 TEMPLATE = Sites.of(TRAINED_NAMES, 14)
 ALL_HEADS = {Head(block, head) for block in range(2) for head in range(4)}
 
 
-@pytest.fixture(scope="module", params=[0, 1])
-def trained(request):
-    """A model that learned the closed sentences, the sentences, and what is found in it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    model, (_, asked) = trained_model(request.param), trained_questions()
+@pytest.fixture(scope="module")
+def trained(weights):
+    """A model that learned a Winograd language, its sentences, and what is found in it."""
+    subject = Subject(checkpoint.load_model(weights["two-blocks"])[0], SMALL, SEED)
+    model, asked = subject.model, subject.questions
     assert outcomes(model, asked).score().accuracy >= KEPT
-    found = (
-        model,
-        asked,
-        find_roles(Trials(model, asked), TRAINED_NAMES),
-        find_route(Trials(model, asked), TRAINED_NAMES),
-    )
-    torch.set_num_threads(before)
-    return found
+    tried = Trials(model, asked)
+    return model, asked, find_roles(tried, TRAINED_NAMES), find_route(tried, TRAINED_NAMES)
 
 
 # Built circuits
-
-
-@pytest.mark.parametrize("route", BUILT)
-def test_a_built_route_is_found_under_its_name(route):
-    verdict = find_route(Trials(route_model(route), ASKED), NAMES)
-    assert verdict.route == route
-    assert verdict.clean.accuracy == 1
-    assert [found.name for found in verdict.routes if found.taken] == [route]
-    assert json.loads(json.dumps(asdict(verdict), allow_nan=False)) == asdict(verdict)
 
 
 CARRIERS_AND_READERS = {
@@ -81,8 +67,12 @@ CARRIERS_AND_READERS = {
 
 
 @pytest.mark.parametrize("route", BUILT)
-def test_the_heads_of_a_built_route_have_their_roles_and_idle_ones_none(route):
-    found = find_roles(Trials(route_model(route), ASKED), NAMES)
+def test_a_built_route_is_found_under_its_name_and_its_heads_have_their_roles(route):
+    tried = Trials(route_model(route), ASKED)
+    verdict, found = find_route(tried, NAMES), find_roles(tried, NAMES)
+    assert (verdict.route, verdict.clean.accuracy) == (route, 1)
+    assert [one.name for one in verdict.routes if one.taken] == [route]
+    assert json.loads(json.dumps(asdict(verdict), allow_nan=False)) == asdict(verdict)
     carriers, readers = CARRIERS_AND_READERS[route]
     assert set(found.noun_carriers.heads) == carriers
     assert set(found.adjective_readers.heads) == readers
@@ -95,16 +85,13 @@ def test_the_heads_of_a_built_route_have_their_roles_and_idle_ones_none(route):
 def test_the_numbers_of_a_built_route_are_those_it_was_built_with():
     found = find_roles(Trials(route_model("carry, then read"), ASKED), NAMES)
     carried, idle, fetched, _ = found.heads
-    assert carried.weights == pytest.approx(
-        {"rest": 0, FIRST: 1, SECOND: 0, ADJECTIVE: 0, "the": 0}, abs=1e-9
-    )
-    assert [fetched.weights[SECOND], fetched.weights[ADJECTIVE]] == pytest.approx([0.5, 0.5])
+    nothing = dict.fromkeys(("rest", FIRST, SECOND, ADJECTIVE, "the"), 0)
+    assert carried.weights == pytest.approx({**nothing, FIRST: 1}, abs=1e-9)
+    assert fetched.weights == pytest.approx({**nothing, SECOND: 0.5, ADJECTIVE: 0.5}, abs=1e-9)
+    assert idle.weights == pytest.approx({**dict.fromkeys(nothing, 1 / 8), "rest": 4 / 8})
     assert [carried.moved, fetched.moved] == pytest.approx([0, 1], abs=1e-9)
     assert carried.direct == pytest.approx({FIRST: 10, SECOND: -10})
     assert fetched.direct == pytest.approx({FIRST: 0, SECOND: 30}, abs=1e-9)
-    assert idle.weights == pytest.approx(
-        {"rest": 4 / 8, FIRST: 1 / 8, SECOND: 1 / 8, ADJECTIVE: 1 / 8, "the": 1 / 8}
-    )
     assert (carried.zero.accuracy, fetched.zero.accuracy, idle.zero.accuracy) == (0.5, 0.5, 1)
     edges = {(look.block, look.query, look.key): look for look in found.looks if look.part}
     assert set(edges) == {(0, DECISION, FIRST), (1, DECISION, SECOND), (1, DECISION, ADJECTIVE)}
@@ -112,22 +99,17 @@ def test_the_numbers_of_a_built_route_are_those_it_was_built_with():
     # Where the first noun is meant +10 turns into -20, of a mean of 15.
     assert [reading.weight, reading.cost] == pytest.approx([1, 30 / 15])
     assert reading.score.accuracy == 0.5
-    carrying = edges[0, DECISION, FIRST]
     # The row's other keys are alike without it: a seventh of the second noun, none of the first.
-    assert carrying.cost == pytest.approx((10 + 10 / 7) / 15)
+    assert edges[0, DECISION, FIRST].cost == pytest.approx((10 + 10 / 7) / 15)
+    looks = [look for look in found.looks if look.head == 1]
+    assert looks, "of idle heads, which no circuit needs"
+    assert all(look.weight >= WEIGHT and look.cost == pytest.approx(0) and not look.part for look in looks)
 
 
 def test_weights_are_means_over_sentences_however_often_an_adjective_comes():
     uneven = ASKED.chosen((ASKED.ids[:, 5] != OF_FIRST[0]) | (ASKED.ids[:, 1] == 0))
     *_, fetched, _ = find_roles(Trials(route_model("carry, then read"), uneven), NAMES).heads
     assert fetched.weights[ADJECTIVE] == pytest.approx(15 / 39)  # 3 and 12 questions of 3 + 12 + 12 + 12
-
-
-def test_a_look_that_is_not_needed_is_not_part_of_a_circuit():
-    found = find_roles(Trials(route_model("carry, then read"), ASKED), NAMES)
-    idle = [look for look in found.looks if look.head == 1]
-    assert idle
-    assert all(look.weight >= WEIGHT and look.cost == pytest.approx(0) and not look.part for look in idle)
 
 
 def test_a_model_with_two_ways_at_once_has_none_that_it_needs():
@@ -181,26 +163,21 @@ def test_every_role_rests_on_attention_and_on_a_loss(trained):
     model, asked, found, _ = trained
     assert found.noun_carriers.heads
     assert found.adjective_readers.heads
-    at_stake = found.clean.logit_difference
     first = asked.answers == asked.ids[:, 1]
     whole = outcomes(model, asked).differences
     maps = [block.weights.double() for block in run(model, asked.ids).blocks]
     for look in found.looks:
         key = TRAINED_NAMES_AT[look.key]
-        looked = [
-            maps[look.block][kind, look.head, query, key].mean().item()
-            for kind in (first, ~first)
-            for query in TEMPLATE.queries(look.query)
-            if query > key
-        ]
-        assert look.weight == pytest.approx(max(looked))
+        queries = [query for query in TEMPLATE.queries(look.query) if query > key]
+        seen = maps[look.block][:, look.head, queries, key]
+        looked = max(seen[kind].mean(dim=0).max().item() for kind in (first, ~first))
+        assert look.weight == pytest.approx(looked)
         assert look.weight >= WEIGHT
         assert look.part == (look.cost >= COST)
-        edges = TEMPLATE.look(look.query, look.key, look.block, look.head)
-        lost = (whole - outcomes(model, asked, [CutEdges(edges)]).differences).double()
-        assert look.cost == pytest.approx(
-            max(lost[first].mean(), lost[~first].mean()).item() / at_stake, abs=1e-5
-        )
+        edges = CutEdges(TEMPLATE.look(look.query, look.key, look.block, look.head))
+        lost = (whole - outcomes(model, asked, [edges]).differences).double()
+        cost = max(lost[first].mean(), lost[~first].mean()).item() / found.clean.logit_difference
+        assert look.cost == pytest.approx(cost, abs=1e-5)
 
 
 def test_the_row_of_the_decision_is_the_mean_of_its_maps(trained):
@@ -278,50 +255,36 @@ def test_block_2_scores_the_nouns_by_what_block_1_has_read():
 @pytest.mark.parametrize("connection", get_args(Connection))
 @pytest.mark.parametrize("mixer", [mixer for mixer in get_args(Mixer) if mixer not in ("none", "unmasked")])
 def test_so_does_every_first_block_before_training(mixer, connection):
-    vocab_size, asked = trained_questions()
-    torch.manual_seed(0)
-    config = ModelConfig(
-        vocab_size=vocab_size,
-        d_model=16,
-        n_layer=2,
-        n_head=4,
-        mixer=mixer,
-        connection=connection,
-        positions="learned",
-        d_ff=32,
-        score_scale="none",
+    model = untrained(
+        mixer=mixer, connection=connection, output_projection=False, d_ff=32, score_scale="none"
     )
-    for group in adjectives(asked):
-        found = scores_under_change(Transformer(config), group, 11, 14)
+    for group in adjectives(Subject(model, SMALL, SEED).questions):
+        found = scores_under_change(model, group, 11, 14)
         assert found.score_change < 1e-6
         assert found.weight_change < 1e-6
 
 
 def test_sentences_that_prove_nothing_are_refused():
-    model, (_, asked) = Transformer(trained_config()), trained_questions()
-    (group, *_) = adjectives(asked)
+    model = untrained()
+    group, *_ = adjectives(Subject(model, SMALL, SEED).questions)
     for changed, decision in ((14, 14), (11, 15), (-1, 14)):
         with pytest.raises(ValueError, match=f"change is at {changed} and the decision at {decision}"):
             scores_under_change(model, group, changed, decision)
-    with pytest.raises(ValueError, match="1 sentences; needed: at least 2"):
-        scores_under_change(model, group[:1], 11, 14)
-    group[0, 6] = group[0, 1]
-    with pytest.raises(ValueError, match="differ at 6 too; allowed: at 11 alone"):
-        scores_under_change(model, group, 11, 14)
-    group[0, 6] = group[1, 6]
-    with pytest.raises(ValueError, match="no block"):
-        scores_under_change(Transformer(replace(trained_config(), n_layer=0)), group, 11, 14)
+    two_changes = group.clone()
+    two_changes[0, 6] = group[0, 1]
+    for subject, ids, says in (
+        (model, group[:1], "1 sentences; needed: at least 2"),
+        (model, two_changes, "differ at 6 too; allowed: at 11 alone"),
+        (untrained(n_layer=0), group, "no block"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            scores_under_change(subject, ids, 11, 14)
 
 
-def trained_config():
-    return ModelConfig(
-        vocab_size=trained_questions()[0],
-        d_model=16,
-        n_layer=2,
-        n_head=4,
-        mixer="attention",
-        positions="learned",
-    )
+def untrained(**change):
+    torch.manual_seed(0)
+    config = replace(CONFIG, vocab_size=len(SMALL.words), d_model=16, n_head=4)
+    return Transformer(replace(config, **change)).eval()
 
 
 # Sites and weights
@@ -329,18 +292,15 @@ def trained_config():
 
 def test_sites_name_positions_and_looks():
     assert TEMPLATE.keys == ("the", FIRST, "rest", SECOND, ADJECTIVE)
-    assert TEMPLATE.queries(DECISION) == (14,)
-    assert TEMPLATE.queries(ADJECTIVE) == (11,)
+    assert (TEMPLATE.queries(DECISION), TEMPLATE.queries(ADJECTIVE)) == ((14,), (11,))
     assert TEMPLATE.queries(RELAYS) == (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13)
     assert TEMPLATE.places("the") == (0, 5, 14)
     assert TEMPLATE.places(RELAYS) == (2, 3, 4, 5, 7, 8, 9, 10, 12, 13)
     assert TEMPLATE.look(DECISION, "the", 1, 2) == {Edge(14, 0, 1, 2), Edge(14, 5, 1, 2)}  # not at itself
     assert TEMPLATE.look(RELAYS, ADJECTIVE, 0) == {Edge(12, 11, 0), Edge(13, 11, 0)}
     assert TEMPLATE.look(ADJECTIVE, ADJECTIVE, 0) == frozenset()
-    assert TEMPLATE.cut([(DECISION, FIRST, 0), (DECISION, SECOND, 1)]).edges == {
-        Edge(14, 1, 0),
-        Edge(14, 6, 1),
-    }
+    cut = TEMPLATE.cut([(DECISION, FIRST, 0), (DECISION, SECOND, 1)])
+    assert cut.edges == {Edge(14, 1, 0), Edge(14, 6, 1)}
 
 
 @pytest.mark.parametrize(
@@ -355,10 +315,9 @@ def test_sites_name_positions_and_looks():
     ],
 )
 def test_names_that_make_no_template_are_refused(names, says):
-    model = route_model("read, then fetch")
     for find in (find_roles, find_route):
         with pytest.raises(ValueError, match=says):
-            find(Trials(model, ASKED), names)
+            find(Trials(route_model("read, then fetch"), ASKED), names)
 
 
 def test_models_and_questions_without_an_answer_are_refused():
@@ -384,13 +343,11 @@ def test_questions_of_one_kind_alone_can_be_looked_at():
 
 
 def test_mean_weights_by_label_and_the_largest_shift_by_hand(monkeypatch):
-    _, asked = trained_questions()
-    model = Transformer(trained_config())
-    ids, labels = asked.ids[:7], torch.tensor([3, 1, 1, 3, 3, 3, 1])
-    weights = torch.stack([block.weights for block in run(model, ids).blocks]).double()
+    model = untrained()
+    asked = Subject(model, SMALL, SEED).questions.chosen(slice(7))
+    weights = torch.stack([block.weights for block in run(model, asked.ids).blocks]).double()
     monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 30)
-    asked = asked.chosen(slice(7))
-    found = mean_weights(Trials(model, asked).captured, labels)
+    found = mean_weights(Trials(model, asked).captured, torch.tensor([3, 1, 1, 3, 3, 3, 1]))
     assert list(found) == [1, 3]
     torch.testing.assert_close(found[1], weights[:, [1, 2, 6]].mean(dim=1))
     torch.testing.assert_close(found[3], weights[:, [0, 3, 4, 5]].mean(dim=1))

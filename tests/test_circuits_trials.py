@@ -19,9 +19,8 @@ from engine.circuits.interventions import (
 from engine.circuits.results import Edge, Head
 from engine.circuits.scoring import Questions
 from engine.circuits.trials import Trials, logits_of_each
-from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
-from tests.circuit_models import outcomes
+from tests.circuit_models import CONFIG, outcomes, sentences
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -38,11 +37,8 @@ MODELS = {
 
 def made(change):
     torch.manual_seed(0)
-    base = ModelConfig(
-        vocab_size=11, d_model=16, n_layer=2, n_head=2, d_ff=32, max_positions=8,
-        mixer="attention", connection="pre-norm", positions="learned", output_projection=True,
-    )  # fmt: skip
-    return Transformer(replace(base, **change)).eval()
+    config = replace(CONFIG, vocab_size=11, d_model=16, n_head=2, d_ff=32, max_positions=8)
+    return Transformer(replace(config, **change)).eval()
 
 
 def cases_of(model, ids):
@@ -67,7 +63,7 @@ def cases_of(model, ids):
 @pytest.mark.parametrize("at_once", [1, 100_000])
 def test_many_at_once_equal_one_by_one(name, at_once, monkeypatch):
     monkeypatch.setattr(trials, "TOKENS_AT_ONCE", at_once)
-    model, ids = made(MODELS[name]), torch.randint(11, (5, 7), generator=torch.Generator().manual_seed(1))
+    model, ids = made(MODELS[name]), sentences(5, vocab_size=11)
     cases = cases_of(model, ids)
     together = logits_of_each(model, run(model, ids), PLACES, cases)
     assert together.shape == (len(cases), 5, len(PLACES), 11)
@@ -79,7 +75,7 @@ def test_many_at_once_equal_one_by_one(name, at_once, monkeypatch):
 
 
 def test_answers_in_portions_equal_those_of_the_whole(monkeypatch):
-    model, ids = made({}), torch.randint(1, 11, (9, 7), generator=torch.Generator().manual_seed(1))
+    model, ids = made({}), sentences(9, vocab_size=10) + 1
     asked = Questions(ids, 6, torch.zeros(9, dtype=torch.long), torch.ones(9, dtype=torch.long))
     monkeypatch.setattr("engine.circuits.capture.TOKENS_A_BATCH", 21)
     cases = cases_of(model, ids)
@@ -96,8 +92,9 @@ def test_answers_in_portions_equal_those_of_the_whole(monkeypatch):
 
 def test_what_no_run_allows_is_refused_for_all_of_them():
     model, ids = made({}), torch.zeros(1, 7, dtype=torch.long)
-    captured = run(model, ids)
-    with pytest.raises(ValueError, match="the block is 2; allowed: 0 to 1"):
-        logits_of_each(model, captured, PLACES, [[], [ZeroHeads(frozenset([Head(2, 0)]))]])
-    with pytest.raises(ValueError, match=r"position 0 would see no key in head 1 of block 0"):
-        logits_of_each(model, captured, PLACES, [[CutEdges(frozenset([Edge(0, 0, 0, 1)]))]])
+    for wrong, says in (
+        (ZeroHeads(frozenset([Head(2, 0)])), "the block is 2; allowed: 0 to 1"),
+        (CutEdges(frozenset([Edge(0, 0, 0, 1)])), "position 0 would see no key in head 1 of block 0"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            logits_of_each(model, run(model, ids), PLACES, [[], [wrong]])

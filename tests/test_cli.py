@@ -4,10 +4,10 @@ import io
 import json
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,10 +15,10 @@ import pytest
 from engine import __main__, commands
 from engine.chapter import reference
 from engine.chapter.budget import Budget
-from engine.chapter.experiments import AVERAGES, EXPERIMENTS
+from engine.chapter.definitions import PERPLEXITY, Experiment
+from engine.chapter.experiments import AVERAGES, EXPERIMENTS, SCALING
 from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.chapter.measurements import MEASUREMENTS, VARIANCE, Measurement
-from engine.chapter.reference import Reference, ReferenceRow
 from engine.chapter.variants import AVERAGE, AVERAGE_ADDED, NO_CONTEXT
 from engine.data import corpus
 from engine.data.languages import shelf
@@ -29,8 +29,10 @@ from engine.runs.launch import specs
 from engine.runs.spec import RunSpec
 from engine.runs.store import ENDED, Store
 from engine.system import device, files, paths
+from tests import finished
 
 SEED = 9007199254740993  # 2^53 + 1: what a float would make ...992 of
+RUN = ("run", "averages")
 TINY = Budget(steps=10, batch_size=2, context_length=16, evaluate_every=5)
 
 
@@ -61,7 +63,6 @@ def assert_refused(code, out, err, *said):
     assert (code, out) == (2, "")
     assert err.endswith("\n")
     assert err.count("\n") == 1, "one sentence"
-    assert "Traceback" not in err
     assert "usage" not in err
     assert not [words for words in said if words not in err]
 
@@ -83,10 +84,13 @@ class InstantEngine:
 
     def launch(self, run, directory, _):
         self.launched.append(run.id)
-        done = {"state": "done", "measured": {"validation_perplexity": 60.0 + run.id}, "seconds": 1.0}
-        outcome = {"attempt": run.attempt, **self.outcomes.get(run.spec.variant, done)}
+        outcome = {"attempt": run.attempt, **self.outcome(run)}
         files.write_json(directory / "outcome.json", outcome)
         files.write_json(directory / f"exit.{run.attempt}.json", {"code": 0, "reason": ""})
+
+    def outcome(self, run):
+        done = {"state": "done", "measured": {"validation_perplexity": 60.0 + run.id}, "seconds": 1.0}
+        return self.outcomes.get(run.spec.variant, done)
 
 
 @pytest.fixture
@@ -112,78 +116,67 @@ def test_list_names_every_experiment_variant_and_budget():
     assert out.count("quick and chapter are the same, nothing is trained") == len(MEASUREMENTS) == 4
 
 
-def test_list_and_show_work_as_commands_of_their_own(python):
-    listed = python("-m", "engine", "list")
-    assert (listed.returncode, listed.stderr) == (0, "")
+def test_commands_work_as_processes_of_their_own(python, home):
+    listed, shown = python("-m", "engine", "list"), python("-m", "engine", "show", "averages", "--json")
+    assert (listed.returncode, listed.stderr, shown.returncode, shown.stderr) == (0, "", 0, "")
     assert "averages: " in listed.stdout
-    shown = python("-m", "engine", "show", "averages", "--json")
-    assert (shown.returncode, shown.stderr) == (0, "")
     assert strict(shown.stdout)["id"] == "averages"
+    wrong = python("-m", "engine", *RUN, "--corpus", "python-reference", "--seeds", str(2**64))
+    assert_refused(wrong.returncode, wrong.stdout, wrong.stderr, "9223372036854775807")
+    assert not any(home.rglob("*"))
+
+
+def printed(*arguments):
+    """What a command that succeeds without a remark prints."""
+    code, out, err = cli(*arguments)
+    assert (code, err) == (0, "")
+    return out
 
 
 def test_show_gives_the_chapters_figures_before_any_reference_is_shipped(no_reference):
-    code, out, err = cli("show", "averages", "--json")
-    assert (code, err) == (0, "")
-    shown = strict(out)
+    shown = strict(printed("show", "averages", "--json"))
     assert list(shown) == ["id", "rows"]
-    metric = "validation_perplexity"
-    assert shown["rows"] == [
-        {"variant": "no-context", "metric": metric, "chapter": 59.71, "reference": None},
-        {"variant": "average", "metric": metric, "chapter": [247.9, 248.2], "reference": None},
-        {"variant": "average-positions", "metric": metric, "chapter": [245.76, 246.06], "reference": None},
-        {"variant": "average-added", "metric": metric, "chapter": 60.45, "reference": None},
-    ]
+    assert [row["chapter"] for row in shown["rows"]] == [59.71, [247.9, 248.2], [245.76, 246.06], 60.45]
+    assert [row["reference"] for row in shown["rows"]] == [None] * 4
     for form in ([], ["--markdown"]):
-        code, out, err = cli("show", "averages", *form)
-        assert (code, err) == (0, "")
+        out = printed("show", "averages", *form)
         assert "59.71" in out
         assert "248" in out
 
 
-def ship(folder, figures, name="averages"):
+def ship(folder, known, perplexities):
     """Write a reference of these figures by variant and seed."""
-    rows = {
-        name: ReferenceRow(
-            measured={str(seed): {"validation_perplexity": figure} for seed, figure in enumerate(of_seeds)},
-            curves={},
-            losses=[],
-        )
-        for name, of_seeds in figures.items()
-    }
-    shipped = Reference(name, "a CPU", 1, {}, "2026-01-02", "0" * 64, "0" * 16, rows)
-    files.write_json(folder / f"{name}.json", asdict(shipped))
-    reference.load.cache_clear()
+
+    def figures(name, seed):
+        of_seeds = perplexities[name]
+        return {PERPLEXITY: of_seeds[seed]} if seed < len(of_seeds) else None
+
+    finished.ship(folder, known, figures, list(perplexities), (0, 1, 2))
 
 
 def test_show_sets_the_shipped_reference_beside_the_chapter(no_reference):
-    ship(no_reference, {"no-context": [60.0, 61.0, 62.5], "average": [249.5], "average-added": [None, None]})
-    shown = strict(cli("show", "averages", "--json")[1])
-    of = {row["variant"]: row["reference"] for row in shown["rows"]}
-    at = {"device": "a CPU", "date": "2026-01-02"}
-    assert of["no-context"] == {
-        "mean": pytest.approx(61.1667, abs=1e-4),
-        "sd": pytest.approx(1.2583, abs=1e-4),
-        "seeds": [0, 1, 2],
-        **at,
-    }
+    ship(
+        no_reference,
+        AVERAGES,
+        {"no-context": [60.0, 61.0, 62.5], "average": [249.5], "average-added": [None, None]},
+    )
+    rows = strict(printed("show", "averages", "--json"))["rows"]
+    of = {row["variant"]: row["reference"] for row in rows}
+    at = {"device": "CPU, 2 cores", "date": "2026-01-02"}
+    spread = {"mean": pytest.approx(61.1667, abs=1e-4), "sd": pytest.approx(1.2583, abs=1e-4)}
+    assert of["no-context"] == {**spread, "seeds": [0, 1, 2], **at}
     assert of["average"] == {"mean": 249.5, "sd": None, "seeds": [0], **at}
     assert of["average-positions"] is None
     assert of["average-added"] == {"mean": None, "sd": None, "seeds": [0, 1], **at}
     for form in ([], ["--markdown"]):
-        code, out, err = cli("show", "averages", *form)
-        assert (code, err) == (0, "")
-        assert "61.17 ± 1.26" in out
-        assert "249.50" in out
-        assert "diverged" in out
+        out = printed("show", "averages", *form)
+        assert not [figure for figure in ("61.17 ± 1.26", "249.50", "diverged") if figure not in out]
 
 
 def test_show_gives_every_figure_of_the_chapter_and_gaps_paired_by_seed(no_reference):
-    ship(
-        no_reference,
-        {"divided-1024": [50.0, 60.0, None], "undivided-1024": [69.0, 75.0, 80.0], "undivided-256": [70.0]},
-        "scaling-training",
-    )
-    rows = strict(cli("show", "scaling-training", "--json")[1])["rows"]
+    figures = {"divided-1024": [50.0, 60.0, None], "undivided-1024": [69.0, 75.0, 80.0]}
+    ship(no_reference, SCALING, {**figures, "undivided-256": [70.0]})
+    rows = strict(printed("show", "scaling-training", "--json"))["rows"]
     of = {(row["variant"], row["metric"]): row for row in rows}
     assert len(of) == len(rows) == 8 + 5
     assert of["undivided-1024", "score_std"]["chapter"] == 5147
@@ -192,16 +185,11 @@ def test_show_gives_every_figure_of_the_chapter_and_gaps_paired_by_seed(no_refer
     assert gap["chapter"] == 17
     assert (gap["reference"]["mean"], gap["reference"]["sd"]) == (17.0, pytest.approx(2.8284, abs=1e-4))
     assert of["undivided-256", "perplexity_gap"]["reference"]["mean"] is None, "its parent was not measured"
-    printed = cli("show", "scaling-training", "--markdown")[1]
-    assert (
-        "| undivided, d_k 1024: points of perplexity above its counterpart | 17.00 | 17.00 ± 2.83 | +0.0 |"
-        in printed
-    )
+    line = "| undivided, d_k 1024: points of perplexity above its counterpart | 17.00 | 17.00 ± 2.83 | +0.0 |"
+    assert line in printed("show", "scaling-training", "--markdown")
 
 
 # Wrong arguments
-
-RUN = ("run", "averages")
 
 
 @pytest.mark.parametrize(
@@ -210,64 +198,31 @@ RUN = ("run", "averages")
         ((), ["COMMAND"]),
         (("rnu",), ["rnu", "list", "show", "run", "reproduce"]),
         (("show",), ["id"]),
-        (("show", "avrages"), ["no experiment 'avrages'", "averages"]),
-        (("run", "avrages"), ["no experiment 'avrages'", "averages"]),
+        (("show", "avrages"), ["no experiment 'avrages'", "averages", "parity", "scaling-variance"]),
+        (("run", "avrages"), ["no experiment 'avrages'", "averages", "parity", "scaling-variance"]),
         ((*RUN, "--budget", "long"), ["no budget 'long'", "quick, chapter"]),
         ((*RUN, "--variant", "averge"), ["no variant 'averge'", "no-context, average, "]),
         ((*RUN, "--variant", "average", "--variant", "average"), ["'average'", "twice", "once"]),
         ((*RUN, "--corpus", "../../etc/passwd"), ["'../../etc/passwd'", "python-reference"]),
         ((*RUN, "--steps", "5"), ["--steps 5"]),
-        ((*RUN, "--seeds", "-1"), ["'-1'", "from 0 to 9223372036854775807"]),
-        ((*RUN, "--seeds", "18446744073709551616"), ["'18446744073709551616'", "to 9223372036854775807"]),
         ((*RUN, "--seeds", "1,1"), ["seed 1 is given twice", "each once"]),
-        ((*RUN, "--seeds", ""), ["''", "from 0 to 9223372036854775807"]),
         ((*RUN, "--seeds=-1,2"), ["'-1,2'", "from 0 to 9223372036854775807"]),
-        (("show", "paritty"), ["no experiment 'paritty'", "averages", "parity", "scaling-variance"]),
-        (("run", "paritty"), ["no experiment 'paritty'", "averages", "parity", "scaling-variance"]),
         (("run", "parity", "--budget", "long"), ["no budget 'long'", "quick, chapter"]),
         (("run", "parity", "--variant", "d-4"), ["no variant 'd-4' in parity", "module-float32"]),
         (("run", "scaling-variance", *["--variant", "d-4"] * 2), ["'d-4'", "twice", "once"]),
         (("run", "scaling-variance", "--seeds", "1,1"), ["seed 1 is given twice", "each once"]),
         (("run", "scaling-variance", "--corpus", "tinyshakespeare"), ["scaling-variance reads no text"]),
         (("run", "norm-gradients", "--corpus", "python-reference"), ["always reads Tiny Shakespeare"]),
-        (
-            ("run", "winograd-closed", "--corpus", "tinyshakespeare"),
-            [
-                "'tinyshakespeare' is no language that winograd-closed trains on",
-                "allowed: winograd-closed or",
-            ],
-        ),
-        (("run", "winograd-open", "--corpus", "winograd-closed"), ["allowed: winograd-open or one edited"]),
-        (("run", "induction", "--corpus", "winograd-open"), ["allowed: induction."]),
         (("run", "induction", "--corpus", "../../etc/passwd"), ["'../../etc/passwd'", "allowed: induction."]),
         (("run", "winograd-closed", "--corpus", f"winograd-{'0' * 16}"), ["is not on this machine"]),
         (("run", "winograd-closed", "--variant", "block"), ["no variant 'block' in winograd-closed"]),
-        (
-            (*RUN, "--corpus", "winograd-closed"),
-            ["winograd-closed is a language; averages trains on a text."],
-        ),
+        ((*RUN, "--corpus", "winograd-closed"), ["is a language; averages trains on a text."]),
     ],
 )
 def test_a_wrong_argument_is_one_sentence_and_exit_2(home, monkeypatch, arguments, said):
-    def fetch():
-        raise AssertionError("a wrong argument must not fetch a text first")
-
-    monkeypatch.setattr(corpus, "default_corpus_id", fetch)
+    monkeypatch.setattr(corpus, "default_corpus_id", lambda: pytest.fail("fetched a text first"))
     assert_refused(*cli(*arguments), *said)
     assert not any(home.rglob("*")), "nothing half made"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((*RUN, "--corpus", "python-reference", "--seeds", "18446744073709551616"), ["9223372036854775807"]),
-        (("show", "nothing"), ["no experiment 'nothing'"]),
-    ],
-)
-def test_and_so_it_is_from_a_shell(python, home, arguments, said):
-    ended = python("-m", "engine", *arguments)
-    assert_refused(ended.returncode, ended.stdout, ended.stderr, *said)
-    assert not any(home.rglob("*"))
 
 
 def test_a_data_folder_that_cannot_be_used_is_told_in_one_sentence(instant, tmp_path, monkeypatch):
@@ -285,31 +240,30 @@ def test_a_data_folder_that_cannot_be_used_is_told_in_one_sentence(instant, tmp_
 
 def test_run_prints_one_document_and_progress_goes_to_stderr(instant, tiny_corpus):
     code, out, err = cli(*RUN, "--seeds", f"3,{SEED}", "--corpus", tiny_corpus, "--json")
-    assert code == 0
     document = strict(out)
     assert list(document) == ["id", "budget", "precision", "device", "seconds", "rows"]
-    assert (document["id"], document["budget"], document["device"]) == ("averages", "quick", "a test")
-    assert document["seconds"] >= 0
-    expected = [(seed, variant) for seed in (3, SEED) for variant in AVERAGES.variants]
-    assert [(row["seed"], row["variant"]) for row in document["rows"]] == expected
+    assert (code, document["id"], document["budget"], document["device"]) == (
+        0,
+        "averages",
+        "quick",
+        "a test",
+    )
+    assert (code, document["seconds"] >= 0) == (0, True)
+    assert [(row["seed"], row["variant"]) for row in document["rows"]] == [
+        (seed, variant) for seed in (3, SEED) for variant in AVERAGES.variants
+    ]
     for number, row in enumerate(document["rows"], start=1):
-        assert row["state"] == "done"
-        assert row["measured"] == {"validation_perplexity": 60.0 + number}
+        assert (row["state"], row["measured"]) == ("done", {"validation_perplexity": 60.0 + number})
     assert f"#8 average-added, seed {SEED}: done" in err
 
 
 def test_run_for_people_says_what_was_measured(instant, tiny_corpus):
-    instant.outcomes["average"] = {
-        "state": "diverged",
-        "reason": "diverged at step 3: loss is NaN",
-        "measured": {"validation_perplexity": None},
-    }
+    reason, lost = "diverged at step 3: loss is NaN", {"validation_perplexity": None}
+    instant.outcomes["average"] = {"state": "diverged", "reason": reason, "measured": lost}
     code, out, _ = cli(*RUN, "--corpus", tiny_corpus, "--variant", "average", "--variant", "no-context")
-    assert code == 0
-    lines = out.splitlines()
-    assert lines[0] == "averages, quick budget, a test"
-    assert lines[1].split("seed 0")[1].strip() == "diverged at step 3: loss is NaN"
-    assert lines[2].split("seed 0")[1].strip() == "62.00"
+    first, *rows = out.splitlines()
+    assert (code, first) == (0, "averages, quick budget, a test")
+    assert [row.split("seed 0")[1].strip() for row in rows[:2]] == [reason, "62.00"]
 
 
 def test_a_failed_run_is_exit_1_with_its_reason_and_the_others_are_printed(instant, tiny_corpus):
@@ -323,21 +277,13 @@ def test_a_failed_run_is_exit_1_with_its_reason_and_the_others_are_printed(insta
 
 
 def test_while_the_lab_is_open_its_dispatcher_does_the_work(instant, tiny_corpus):
-    labs, stop = InstantEngine(), threading.Event()
-    with Dispatcher(Store(), labs) as lab:
-
-        def serve():
-            while not stop.is_set():
-                lab.tick()
-                time.sleep(0.02)
-
-        serving = threading.Thread(target=serve)
-        serving.start()
-        try:
-            code, out, _ = cli(*RUN, "--corpus", tiny_corpus, "--json")
-        finally:
-            stop.set()
-            serving.join()
+    labs = InstantEngine()
+    with Dispatcher(Store(), labs) as lab, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(lambda: cli(*RUN, "--corpus", tiny_corpus, "--json"))
+        while not asked.done():
+            lab.tick()
+            time.sleep(0.02)
+    code, out, _ = asked.result()
     assert code == 0
     assert len(strict(out)["rows"]) == len(labs.launched) == 4
     assert instant.launched == []
@@ -357,11 +303,9 @@ def test_ctrl_c_asks_runs_to_save_cancels_what_waits_and_is_exit_130(instant, ti
 
 
 def test_run_in_bfloat16_is_another_run_of_the_same_experiment(instant, tiny_corpus):
-    text = ("--corpus", tiny_corpus, "--variant", "average", "--json")
-    documents = [
-        strict(cli("run", "averages", *text, *more)[1]) for more in ((), ("--precision", "bfloat16"))
-    ]
-    assert [document["precision"] for document in documents] == ["float32", "bfloat16"]
+    for precision, option in (("float32", ()), ("bfloat16", ("--precision", "bfloat16"))):
+        out = cli(*RUN, "--corpus", tiny_corpus, "--variant", "average", *option, "--json")[1]
+        assert strict(out)["precision"] == precision
     first, second = Store().runs()
     assert (first.spec.budget.precision, second.spec.budget.precision) == ("float32", "bfloat16")
     assert first.digest != second.digest
@@ -376,20 +320,16 @@ def test_a_precision_that_there_is_not_is_refused(instant, tiny_corpus):
 
 def test_an_experiment_of_a_language_needs_no_text(instant, monkeypatch):
     monkeypatch.setattr(corpus, "default_corpus_id", lambda: pytest.fail("fetched a text"))
-    instant.outcomes["one-block"] = {"state": "done", "measured": {"accuracy": 0.9275, "wrong_noun": 0.0725}}
+    shares = {"accuracy": 0.9275, "wrong_noun": 0.0725}
+    instant.outcomes["one-block"] = {"state": "done", "measured": shares}
     names = ("--variant", "one-block", "--variant", "average")
     code, out, _ = cli("run", "winograd-closed", "--seeds", f"0,{SEED}", *names, "--json")
-    assert code == 0
     rows = strict(out)["rows"]
     assert [(row["variant"], row["seed"]) for row in rows[1:3]] == [("average", 0), ("one-block", SEED)]
-    assert rows[0]["measured"] == {"accuracy": 0.9275, "wrong_noun": 0.0725}
+    assert (code, rows[0]["measured"]) == (0, shares)
     assert {run.spec.corpus for run in Store().runs()} == {"winograd-closed"}
-    assert cli("run", "winograd-closed", *names)[1].splitlines()[1].split() == [
-        "one-block",
-        "seed",
-        "0",
-        "0.927",
-    ]
+    first = cli("run", "winograd-closed", *names)[1].splitlines()[1]
+    assert first.split() == ["one-block", "seed", "0", "0.927"]
 
 
 def test_an_edited_language_is_run_by_its_id(instant):
@@ -397,24 +337,13 @@ def test_an_edited_language_is_run_by_its_id(instant):
     code, out, _ = cli("run", "winograd-closed", "--corpus", edited, "--json")
     assert (code, len(strict(out)["rows"])) == (0, 4)
     assert {run.spec.config.vocab_size for run in Store().runs()} == {12 + 9 + 8}
-    refused = cli("run", "winograd-open", "--corpus", edited)
-    assert (refused[0], refused[1]) == (2, "")
+    assert_refused(*cli("run", "winograd-open", "--corpus", edited))
 
 
 def test_show_gives_the_shares_that_the_chapter_prints(no_reference):
-    rows = strict(cli("show", "winograd-closed", "--json")[1])["rows"]
-    said = {(row["variant"], row["metric"]): row["chapter"] for row in rows}
-    assert said == {
-        ("average", "accuracy"): 0.279,
-        ("average-added", "accuracy"): None,
-        ("one-block", "accuracy"): 0.927,
-        ("two-blocks", "accuracy"): 1.0,
-        ("average", "wrong_noun"): 0.5,
-    }
-    assert [row["chapter"] for row in strict(cli("show", "induction", "--json")[1])["rows"]] == [None] * 4
-    printed = cli("show", "winograd-closed", "--markdown")[1]
-    assert "| uniform average | 0.279 | – | – |" in printed
-    assert "| uniform average: share that names the wrong noun of the pair | 0.500 |" in printed
+    shares = printed("show", "winograd-closed", "--markdown")
+    assert "| uniform average | 0.279 | – | – |" in shares
+    assert "| uniform average: share that names the wrong noun of the pair | 0.500 |" in shares
 
 
 def test_without_the_chapters_text_run_says_so_and_goes_on(instant, monkeypatch):
@@ -429,11 +358,12 @@ def test_without_the_chapters_text_run_says_so_and_goes_on(instant, monkeypatch)
 
 def only(patch, *known):
     """Nothing but these is there to reproduce."""
-    for everything in (EXPERIMENTS, MEASUREMENTS):
+    for everything, kind in ((EXPERIMENTS, Experiment), (MEASUREMENTS, Measurement)):
         for name in reversed(list(everything)):  # so that they come back in their order
             patch.delitem(everything, name)
-    for one in known:
-        patch.setitem(MEASUREMENTS if isinstance(one, Measurement) else EXPERIMENTS, one.id, one)
+        for one in known:
+            if isinstance(one, kind):
+                patch.setitem(everything, one.id, one)
 
 
 def test_reproduce_measures_what_is_missing_and_resumes_what_stopped(instant, tiny_corpus, monkeypatch):
@@ -481,14 +411,12 @@ def test_a_measurement_prints_the_same_document_as_a_training(home, one_thread, 
     assert list(document) == ["id", "budget", "device", "seconds", "rows"]
     assert (document["id"], document["budget"]) == (known.id, "chapter")
     assert document["device"].startswith("CPU, ")
-    assert [(row["seed"], row["variant"]) for row in document["rows"]] == [
-        (seed, name) for seed in (0, SEED) for name in names
-    ]
-    for row in document["rows"]:
+    rows = document["rows"]
+    assert [(row["seed"], row["variant"]) for row in rows] == [(s, name) for s in (0, SEED) for name in names]
+    for row in rows:
         assert list(row) == ["variant", "seed", "state", "measured"]
-        assert row["state"] == "done"
-        assert list(row["measured"]) == list(known.metrics)
-    assert document["rows"][0]["measured"] != document["rows"][2]["measured"], "another seed draws anew"
+        assert (row["state"], list(row["measured"])) == ("done", list(known.metrics))
+    assert rows[0]["measured"] != rows[2]["measured"], "another seed draws anew"
     assert not any(home.rglob("*")), "nothing is kept"
 
 
@@ -510,22 +438,22 @@ def test_reproduce_measures_what_needs_no_training_for_the_reference(no_referenc
     assert list(no_reference.iterdir()) == []
     code, out, err = cli("reproduce", "--write-reference")
     assert (code, out, err) == (0, "", "scaling-variance: wrote scaling-variance.json\n")
-    shown = strict(cli("show", "scaling-variance", "--json")[1])
+    shown = strict(printed("show", "scaling-variance", "--json"))
     assert [row["metric"] for row in shown["rows"]] == ["variance", "std"] * 5
     for row in shown["rows"]:
         assert row["reference"]["mean"] == pytest.approx(row["chapter"], abs=0.0005)
         assert (row["reference"]["sd"], row["reference"]["seeds"]) == (None, [0])
         assert row["reference"]["device"].startswith("CPU, ")
-    printed = cli("show", "scaling-variance", "--markdown")[1]
-    assert "| d-4: variance of q·k | 3.975 | 3.975 | +0.0 % |" in printed
-    assert "Seed 0; CPU, " in printed
+    table = printed("show", "scaling-variance", "--markdown")
+    assert "| d-4: variance of q·k | 3.975 | 3.975 | +0.0 % |" in table
+    assert "Seed 0; CPU, " in table
 
 
 def test_show_writes_what_is_tiny_as_a_power_of_ten():
-    printed = cli("show", "parity")[1]
-    line = next(line for line in printed.splitlines() if line.split()[:2] == ["module-float32", "difference"])
-    assert line.split()[2] == "1.79e-07"
-    assert line.split()[3].endswith("e-07")
+    lines = [line.split() for line in printed("show", "parity").splitlines()]
+    (line,) = (line for line in lines if line[:2] == ["module-float32", "difference"])
+    assert line[2] == "1.79e-07"
+    assert line[3].endswith("e-07")
 
 
 # A run, in earnest
@@ -536,38 +464,26 @@ def story(tmp_path_factory, tiny_text):
     """Two real runs, one with an absurd learning rate, then ``reproduce`` twice. What each printed."""
     folder = tmp_path_factory.mktemp("story")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paths, "HOME", folder)
-        patch.setattr(paths, "DATA", folder / "data")
-        patch.setattr(paths, "RUNS", folder / "checkpoints" / "runs")
-        patch.setattr(paths, "REFERENCE", folder / "reference")
+        for name in ("HOME", "DATA", "RUNS", "REFERENCE"):
+            patch.setattr(paths, name, folder if name == "HOME" else folder / name.lower())
         patch.setenv("ATTENTION_LAB_SLOTS", "2")
         device.describe.cache_clear()
         text = corpus.add_upload(tiny_text, "tiny.txt", context_length=16)
         patch.setattr(commands, "corpus", SimpleNamespace(TINYSHAKESPEARE=text.id))
-        tiny = replace(
-            AVERAGES,
-            models=(NO_CONTEXT, AVERAGE),
-            weights=(),
-            chapter={},
-            budgets={"quick": TINY, "chapter": TINY},
-            seeds=(SEED,),
-        )
+        budgets = {"quick": TINY, "chapter": TINY}
+        tiny = replace(AVERAGES, weights=(), chapter={}, budgets=budgets, seeds=(SEED,))
         only(patch, replace(tiny, models=(NO_CONTEXT, AVERAGE_ADDED)))
-        wanted = commands.specs
+        sound = commands.specs
 
         def absurd(*arguments):
-            return [
-                replace(spec, budget=replace(spec.budget, learning_rate=1e6))
-                if spec.variant == "average-added"
-                else spec
-                for spec in wanted(*arguments)
-            ]
+            first, second = sound(*arguments)
+            return [first, replace(second, budget=replace(TINY, learning_rate=1e6))]
 
         patch.setattr(commands, "specs", absurd)
-        told = {"run": cli("run", "averages", "--seeds", SEED, "--corpus", text.id, "--json")}
+        told = {"run": cli(*RUN, "--seeds", SEED, "--corpus", text.id, "--json")}
         told["runs"] = Store().runs()
-        patch.setattr(commands, "specs", wanted)
-        patch.setitem(EXPERIMENTS, "averages", tiny)
+        patch.setattr(commands, "specs", sound)
+        patch.setitem(EXPERIMENTS, "averages", replace(tiny, models=(NO_CONTEXT, AVERAGE)))
         told["reproduce"] = cli("reproduce", "--write-reference")
         told["again"] = cli("reproduce")
         told["all runs"] = Store().runs()
@@ -589,8 +505,7 @@ def test_run_trains_and_prints_strict_json(story):
     assert [row["variant"] for row in document["rows"]] == ["no-context", "average-added"]
     sound = document["rows"][0]
     assert (sound["state"], sound["seed"]) == ("done", SEED)
-    assert 1 < sound["measured"]["validation_perplexity"] < 5000
-    assert 1 < sound["measured"]["train_perplexity"] < 5000
+    assert all(1 < sound["measured"][name] < 5000 for name in ("validation_perplexity", "train_perplexity"))
     first = told["runs"][0]
     asked = RunSpec.from_json((store.directory(first.id) / "spec.json").read_text())
     assert asked.seed == SEED, "recorded exactly"
@@ -620,23 +535,16 @@ def test_reproduce_trains_only_what_is_missing_and_then_nothing(story):
 
 def test_reproduce_writes_the_reference_that_show_prints(story):
     told, _ = story
-    rows = strict(told["show"][1])["rows"]
     measured = {run.spec.variant: run.measured["validation_perplexity"] for run in told["all runs"]}
-    for row in rows:
-        assert row["reference"]["mean"] == measured[row["variant"]]
-        assert row["reference"]["sd"] is None
-        assert row["reference"]["seeds"] == [SEED]
-        assert row["reference"]["device"] == told["device"].title
+    for row in strict(told["show"][1])["rows"]:
+        shown = {key: row["reference"][key] for key in ("mean", "sd", "seeds", "device")}
+        mean = measured[row["variant"]]
+        assert shown == {"mean": mean, "sd": None, "seeds": [SEED], "device": told["device"].title}
 
 
 def test_who_has_read_enough_is_no_error(home):
-    listing = subprocess.Popen(
-        [sys.executable, "-m", "engine", "show", "parity"],
-        cwd=paths.ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command, pipe = [sys.executable, "-m", "engine", "show", "parity"], subprocess.PIPE
+    listing = subprocess.Popen(command, cwd=paths.ROOT, stdout=pipe, stderr=pipe, text=True)
     listing.stdout.close()
     assert listing.communicate()[1] == ""
 
@@ -645,40 +553,29 @@ def test_a_language_is_trained_in_earnest_and_its_reference_is_shown(home, no_re
     monkeypatch.setenv("ATTENTION_LAB_SLOTS", "2")
     device.describe.cache_clear()
     tiny = replace(TINY, context_length=17)
-    names = ("average", "one-block")
-    only(
-        monkeypatch,
-        replace(
-            WINOGRAD_CLOSED,
-            models=tuple(map(WINOGRAD_CLOSED.variant, names)),
-            weights=("one-block",),
-            chapter={key: value for key, value in WINOGRAD_CLOSED.chapter.items() if key[0] in names},
-            budgets={"quick": tiny, "chapter": tiny},
-            own_budgets={},
-            seeds=(SEED,),
-        ),
-    )
+    only(monkeypatch, replace(
+        WINOGRAD_CLOSED,
+        models=tuple(map(WINOGRAD_CLOSED.variant, ("average", "one-block"))),
+        weights=("one-block",), chapter={}, budgets={"quick": tiny, "chapter": tiny}, own_budgets={},
+        seeds=(SEED,),
+    ))  # fmt: skip
     code, out, err = cli("reproduce", "--write-reference")
     device.describe.cache_clear()
     assert (code, out) == (0, "")
     assert err.endswith("winograd-closed: wrote winograd-closed.json\n")
-    runs = Store().runs()
-    assert [(run.spec.variant, run.state, run.spec.seed) for run in runs] == [
-        (n, "done", SEED) for n in names
-    ]
-    shipped = reference.load("winograd-closed")
+    runs, shipped = Store().runs(), reference.load("winograd-closed")
+    assert [run.spec.variant for run in runs] == ["average", "one-block"]
     assert shipped.corpus_sha256 == CLOSED.sha256
     for run in runs:
+        assert (run.state, run.spec.seed) == ("done", SEED)
         row, measured = shipped.rows[run.spec.variant], run.measured
         assert row.measured == {str(SEED): measured}
-        assert [step for step, _ in row.curves[str(SEED)]] == [0, 10]
-        assert row.curves[str(SEED)][-1][1] == pytest.approx(measured["accuracy"], abs=1e-3)
-        assert row.losses == pytest.approx(
-            reference_writer.first_losses(run.spec.config, "winograd-closed"), abs=1e-3
-        )
-        shares = [measured[name] for name in ("accuracy", "wrong_noun", "other")]
-        assert sum(shares) == pytest.approx(1)
-    rows = strict(cli("show", "winograd-closed", "--json")[1])["rows"]
+        first, last = row.curves[str(SEED)]
+        assert (first[0], last) == (0, [10, pytest.approx(measured["accuracy"], abs=1e-3)])
+        losses = reference_writer.first_losses(run.spec.config, "winograd-closed")
+        assert row.losses == pytest.approx(losses, abs=1e-3)
+        assert sum(measured[name] for name in ("accuracy", "wrong_noun", "other")) == pytest.approx(1)
+    rows = strict(printed("show", "winograd-closed", "--json"))["rows"]
     assert rows[0]["reference"]["mean"] == runs[0].measured["accuracy"]
     assert cli("reproduce")[:2] == (0, "")
     assert len(Store().runs()) == 2, "measured already"

@@ -19,9 +19,9 @@ from engine.runs.trainer import prepared
 from engine.system import files, paths
 from tests.apptest import open_page, said
 from tests.test_cli import cli, instant, strict  # noqa: F401  (a fixture)
+from tests.test_experiments import spec
 
 RECORDED = paths.ROOT / "tests" / "recorded"
-SHA256 = "0" * 64  # of no text: digests do not depend on one that is there
 BAD = "no such value"
 
 
@@ -65,19 +65,16 @@ def names():
     }
 
 
-def digest(experiment, budget, variant):
-    """Of its run at seed 0."""
-    return RunSpec(
-        experiment=experiment.id, variant=variant, budget_name=budget, seed=0,
-        config=experiment.variant(variant).config, budget=experiment.budget(budget, variant),
-        corpus="any", corpus_sha256=SHA256,
-    ).digest  # fmt: skip
-
-
 def digests():
     """Of every run that an experiment makes, by budget and variant."""
     return {
-        one.id: {budget: {name: digest(one, budget, name) for name in one.variants} for budget in one.budgets}
+        one.id: {
+            budget: {
+                name: spec(config=one.variant(name).config, budget=one.budget(budget, name)).digest
+                for name in one.variants
+            }
+            for budget in one.budgets
+        }
         for one in EXPERIMENTS.values()
     }
 
@@ -193,11 +190,9 @@ def test_a_run_folder_made_before_is_read_and_goes_on(old_runs):
     for run in store.runs():
         directory = store.directory(run.id)
         assert RunSpec.from_json((directory / "spec.json").read_text()) == run.spec
-        records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-        assert records[-1]["step"] == run.spec.budget.steps == 2
+        assert files.records(directory)[-1]["step"] == run.spec.budget.steps == 2
         assert files.read_json(directory / "outcome.json")["measured"] == run.measured
-    store.close()
-    language = Store().get(2)
+    language = store.get(2)
     training = prepared(old_runs / "2", 2, language.spec)
     assert training.step == 2
     assert list(training.records()) == []

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -84,22 +84,19 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 # The chapter's corpus
 
 
-def test_tiny_shakespeare_has_the_known_size_and_split(shakespeare: Corpus, original: bytes) -> None:
+def test_tiny_shakespeare_has_the_known_size_and_split_and_is_mapped(shakespeare, original):
     assert (shakespeare.characters, shakespeare.vocab_size, shakespeare.tokens) == (1_115_394, 1024, 459_792)
     assert shakespeare.tokens - corpus.CHAPTER_TOKENS == 32
     assert (len(shakespeare.train_ids), len(shakespeare.held_out_ids)) == (413_812, 45_980)
     assert shakespeare.windows(128) == 359
     assert shakespeare.decode(shakespeare.ids) == original.decode()
-
-
-def test_ids_are_mapped_read_only_16_bit(shakespeare: Corpus) -> None:
     assert isinstance(shakespeare.ids, np.memmap)
     assert shakespeare.ids.dtype == np.uint16
     with pytest.raises(ValueError, match="read-only"):
         shakespeare.train_ids[0] = 1
 
 
-def test_the_shipped_tokenizer_is_the_one_that_training_gives(shakespeare: Corpus, original: bytes) -> None:
+def test_the_shipped_tokenizer_is_the_one_that_training_gives(shakespeare, original):
     shipped = (paths.SHIPPED_DATA / "tokenizer-tinyshakespeare.json").read_bytes()
     assert shakespeare.tokenizer_sha256 == hashlib.sha256(shipped).hexdigest()
     assert tokenizer.train(original.decode(), 1024).encode() == shipped
@@ -108,25 +105,22 @@ def test_the_shipped_tokenizer_is_the_one_that_training_gives(shakespeare: Corpu
     assert vocabulary.encode("O Romeo") == shakespeare.encode("O Romeo")
 
 
-def test_a_damaged_shipped_tokenizer_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_shipped_tokenizer_is_said(tmp_path, monkeypatch):
     (tmp_path / "tokenizer-tinyshakespeare.json").write_text("{}")
     monkeypatch.setattr(paths, "SHIPPED_DATA", tmp_path)
     with pytest.raises(CorpusError, match="missing or damaged"):
         corpus.shipped_vocabulary()
 
 
-def test_a_wrong_file_placed_by_hand_is_refused_and_kept(data: Path) -> None:
+def test_a_wrong_file_placed_by_hand_is_refused_and_kept(data):
     data.mkdir()
     (data / "tinyshakespeare.txt").write_text("To be or not to be")
-    with pytest.raises(CorpusError) as caught:
-        corpus.load()
     got = hashlib.sha256(b"To be or not to be").hexdigest()
-    assert got in str(caught.value)
-    assert corpus.TINYSHAKESPEARE_SHA256 in str(caught.value)
+    with pytest.raises(CorpusError, match=f"{got}.*{corpus.TINYSHAKESPEARE_SHA256}"):
+        corpus.load()
     assert (data / "tinyshakespeare.txt").read_text() == "To be or not to be"
     chosen, notice = corpus.default_corpus_id()
     assert chosen == "python-reference"
-    assert notice is not None
     assert got in notice
 
 
@@ -155,14 +149,11 @@ def server(body: bytes, status: int = 200) -> Iterator[tuple[str, list[str]]]:
         running.shutdown()
 
 
-def test_a_good_download_is_kept_and_asked_for_once(
-    data: Path, monkeypatch: pytest.MonkeyPatch, original: bytes
-) -> None:
+def test_a_good_download_is_kept_and_asked_for_once(data, monkeypatch, original):
     assert not corpus.is_present("tinyshakespeare")
     with server(original) as (url, asked):
         monkeypatch.setattr(corpus, "TINYSHAKESPEARE_URL", url)
-        assert corpus.default_corpus_id() == ("tinyshakespeare", None)
-        assert corpus.default_corpus_id() == ("tinyshakespeare", None)
+        assert [corpus.default_corpus_id() for _ in range(2)] == [("tinyshakespeare", None)] * 2
     assert asked == ["/input.txt"]
     assert files(data) == ["tinyshakespeare.txt"]
     assert corpus.is_present("tinyshakespeare")
@@ -171,27 +162,22 @@ def test_a_good_download_is_kept_and_asked_for_once(
 @pytest.mark.parametrize(
     ("body", "status", "reason"), [(b"no", 200, "wrong checksum"), (b"", 404, "HTTPError")]
 )
-def test_a_bad_download_leaves_nothing_and_is_not_tried_again_soon(
-    data: Path, monkeypatch: pytest.MonkeyPatch, body: bytes, status: int, reason: str
-) -> None:
+def test_a_bad_download_leaves_nothing_and_is_not_tried_again_soon(data, monkeypatch, body, status, reason):
     with server(body, status) as (url, asked):
         monkeypatch.setattr(corpus, "TINYSHAKESPEARE_URL", url)
         with pytest.raises(CorpusUnavailable) as caught:
             corpus.load()
-        chosen, notice = corpus.default_corpus_id()
+        assert corpus.default_corpus_id() == ("python-reference", str(caught.value))
         assert len(asked) == 1
         monkeypatch.setattr(corpus, "RETRY_AFTER_S", -1.0)
         corpus.default_corpus_id()
         assert len(asked) == 2
-    assert (chosen, notice) == ("python-reference", str(caught.value))
     for part in (reason, url, str(data / "tinyshakespeare.txt"), "python-reference"):
         assert part in str(caught.value)
     assert files(data) == []
 
 
-def test_a_refused_connection_and_a_silent_server_are_said_plainly(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_connection_and_a_silent_server_are_said_plainly(data, monkeypatch, original):
     with pytest.raises(CorpusUnavailable, match="ConnectionError"):
         corpus.load()
     monkeypatch.setattr(corpus, "_last_failure", None)
@@ -201,18 +187,16 @@ def test_a_refused_connection_and_a_silent_server_are_said_plainly(
         with pytest.raises(CorpusUnavailable, match="Timeout"):
             corpus.load()
     assert files(data) == []
-
-
-def test_a_file_placed_by_hand_after_a_failure_is_used_at_once(data: Path, original: bytes) -> None:
     assert corpus.default_corpus_id()[0] == "python-reference"
-    (data / "tinyshakespeare.txt").write_bytes(original)
+    data.mkdir(exist_ok=True)
+    (data / "tinyshakespeare.txt").write_bytes(original)  # placed by hand, it is used at once
     assert corpus.default_corpus_id() == ("tinyshakespeare", None)
 
 
 # Python's own help topics, which are always there
 
 
-def test_python_reference_needs_no_network() -> None:
+def test_python_reference_needs_no_network():
     loaded = corpus.load("python-reference")
     assert 300_000 < loaded.characters < 1_000_000
     assert loaded.title == "Python reference"
@@ -221,19 +205,20 @@ def test_python_reference_needs_no_network() -> None:
     assert corpus.listing() == [("python-reference", "Python reference")]
 
 
-def test_the_default_never_raises(data: Path) -> None:
+def test_the_default_never_raises(data):
     data.write_text("a file in its place")
     chosen, notice = corpus.default_corpus_id()
     assert chosen == "python-reference"
-    assert notice is not None
     assert notice.startswith(f"The data folder {data} failed")
+    assert "failed" in refusal(case("bom_crlf"), "x.txt")
+    assert corpus.listing() == [("python-reference", "Python reference")]
 
 
 @pytest.mark.parametrize(
     "name",
     ["nosuch", "", "../x", "upload-../../etc/x", "upload-0123456789ABCDEF", "upload-0123456789abcdef\n"],
 )
-def test_an_unknown_id_is_refused(name: str) -> None:
+def test_an_unknown_id_is_refused(name):
     assert not corpus.is_present(name)
     with pytest.raises(CorpusError, match=r"^No corpus is called .* are allowed\.$"):
         corpus.load(name)
@@ -242,7 +227,7 @@ def test_an_unknown_id_is_refused(name: str) -> None:
 # Uploads: field case 01
 
 
-def test_a_byte_order_mark_is_dropped_and_carriage_returns_stay(data: Path) -> None:
+def test_a_byte_order_mark_is_dropped_and_carriage_returns_stay(data):
     loaded = corpus.add_upload(case("bom_crlf"), "bom_crlf.txt")
     text = loaded.decode(loaded.ids)
     assert loaded.characters == len(text) == 61_076
@@ -266,7 +251,7 @@ def test_a_byte_order_mark_is_dropped_and_carriage_returns_stay(data: Path) -> N
     ],
     ids=["cp1252", "bom-then-bad", "utf-16", "cut-short", "surrogate", "empty", "only-bom", "too-large"],
 )
-def test_what_is_not_text_is_refused_and_nothing_is_kept(data: Path, content: bytes, said: str) -> None:
+def test_what_is_not_text_is_refused_and_nothing_is_kept(data, content, said):
     assert said in refusal(content, "x.txt")
     assert files(data) == []
 
@@ -275,47 +260,41 @@ def test_what_is_not_text_is_refused_and_nothing_is_kept(data: Path, content: by
 
 
 @pytest.mark.parametrize(("name", "reached"), [("one_word", 259), ("zh300_lines", 561)])
-def test_a_vocabulary_that_cannot_be_filled_names_what_is_reached(
-    data: Path, name: str, reached: int
-) -> None:
+def test_a_vocabulary_that_cannot_be_filled_names_what_is_reached(data, name, reached):
     assert f"a vocabulary of 1024: it reaches {reached}, so 256 to {reached} are" in refusal(case(name), "x")
     assert files(data) == []
     assert corpus.add_upload(case(name), "x", vocab_size=reached).vocab_size == reached
 
 
-def test_300_distinct_characters_fill_1024(mixed: Corpus) -> None:
+def test_300_distinct_characters_fill_1024(mixed):
     assert mixed.vocab_size == mixed.tokenizer.get_vocab_size() == len(mixed.token_bytes) == 1024
     assert sorted(mixed.token_bytes[:256]) == [bytes([value]) for value in range(256)]
 
 
 @pytest.mark.parametrize("size", [200, 255, 65_537, 0, -1])
-def test_an_impossible_vocabulary_is_refused(data: Path, size: int) -> None:
+def test_an_impossible_vocabulary_is_refused(data, size):
     said = f"The vocabulary size is {size}: 256 (the single bytes, always needed) to 65536 are allowed."
     assert refusal(case("bom_crlf"), "x.txt", vocab_size=size) == said
     with pytest.raises(CorpusError):
         corpus.load("python-reference", vocab_size=size)
 
 
-def test_1281_tokens_hold_out_one_window_and_1280_none(data: Path) -> None:
+def test_1281_tokens_hold_out_one_window_and_1280_none(data):
     text = case("bom_crlf").removeprefix(codecs.BOM_UTF8)  # at 256 each byte is a token
-    assert corpus.add_upload(text[:1281], "x", vocab_size=256).windows(128) == 1
+    loaded = corpus.add_upload(text[:1281], "x", vocab_size=256)
+    assert loaded.windows(128) == 1
     before = files(data)
     said = "its 1,280 tokens hold out no window of 128; 1,281 or more tokens are needed."
     assert said in refusal(text[:1280], "x", vocab_size=256)
     assert files(data) == before
     assert corpus.add_upload(text[:1280], "x", vocab_size=256, context_length=127).windows(127) == 1
     assert "The context length is 0" in refusal(text, "x", context_length=0)
-
-
-def test_the_context_is_checked_for_a_text_in_the_cache_too() -> None:
-    text = case("bom_crlf").removeprefix(codecs.BOM_UTF8)[:1281]
-    loaded = corpus.add_upload(text, "x", vocab_size=256)
-    with pytest.raises(CorpusError, match="hold out no window of 129; 1,291 or more"):
+    with pytest.raises(CorpusError, match="hold out no window of 129; 1,291 or more"):  # from the cache
         corpus.load(loaded.id, vocab_size=256, context_length=129)
 
 
 @given(st.integers(0, 100_000), st.integers(1, 3000))
-def test_windows_are_what_fits_into_the_held_out_tokens(tokens: int, context_length: int) -> None:
+def test_windows_are_what_fits_into_the_held_out_tokens(tokens, context_length):
     some = Corpus("x", "x", "", 1, 256, "", np.zeros(tokens, dtype=np.uint16))
     assert len(some.train_ids) == int(0.9 * tokens)
     assert len(some.train_ids) + len(some.held_out_ids) == tokens
@@ -325,7 +304,7 @@ def test_windows_are_what_fits_into_the_held_out_tokens(tokens: int, context_len
 # Field case 05: characters spread over tokens
 
 
-def test_an_emoji_is_eleven_bytes_and_its_parts_are_shown_as_bytes(shakespeare: Corpus) -> None:
+def test_an_emoji_is_eleven_bytes_and_its_parts_are_shown_as_bytes(shakespeare):
     ids = shakespeare.encode(EMOJI)
     assert len(ids) == len(EMOJI.encode()) == 11
     assert shakespeare.pieces(ids)[:4] == [r"\xf0", r"\x9f", r"\x91", r"\xa9"]
@@ -334,7 +313,7 @@ def test_an_emoji_is_eleven_bytes_and_its_parts_are_shown_as_bytes(shakespeare: 
     assert shakespeare.pieces(shakespeare.encode("the king\n")) == ["the", " king", "\n"]
 
 
-def test_special_looking_tokens_are_plain_text(data: Path) -> None:
+def test_special_looking_tokens_are_plain_text(data):
     text = case("specials").decode()
     loaded = corpus.add_upload(case("specials"), "specials.txt")
     assert "<|endoftext|>" in text
@@ -344,7 +323,7 @@ def test_special_looking_tokens_are_plain_text(data: Path) -> None:
 
 
 @given(st.text())
-def test_any_text_round_trips_and_the_library_agrees(mixed: Corpus, text: str) -> None:
+def test_any_text_round_trips_and_the_library_agrees(mixed, text):
     ids = mixed.encode(text)
     assert mixed.decode(ids) == text
     assert ids == mixed.tokenizer.encode(text).ids
@@ -352,7 +331,7 @@ def test_any_text_round_trips_and_the_library_agrees(mixed: Corpus, text: str) -
 
 
 @given(st.lists(st.integers(0, 1023), max_size=40))
-def test_any_tokens_can_be_shown_and_streamed(mixed: Corpus, ids: list[int]) -> None:
+def test_any_tokens_can_be_shown_and_streamed(mixed, ids):
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     streamed = "".join(decoder.decode(mixed.token_bytes[i]) for i in ids) + decoder.decode(b"", final=True)
     assert streamed == mixed.decode(ids)
@@ -361,20 +340,18 @@ def test_any_tokens_can_be_shown_and_streamed(mixed: Corpus, ids: list[int]) -> 
 
 @settings(max_examples=300)
 @given(st.text("ab'sé中1. \n\t\r\x1c\x85\xa0\u3000", max_size=60), st.integers(1, 10))
-def test_encoding_in_chunks_is_encoding_the_whole(mixed: Corpus, text: str, size: int) -> None:
-    chunks = list(tokenizer._chunks(text, size))
+def test_encoding_in_chunks_is_encoding_the_whole(mixed, text, size):
+    chunks, encode = list(tokenizer._chunks(text, size)), mixed.tokenizer.encode
     assert "".join(chunks) == text
-    assert [i for chunk in chunks for i in mixed.tokenizer.encode(chunk).ids] == mixed.tokenizer.encode(
-        text
-    ).ids
+    assert [i for chunk in chunks for i in encode(chunk).ids] == encode(text).ids
 
 
-def test_half_a_character_cannot_be_encoded(mixed: Corpus) -> None:
+def test_half_a_character_cannot_be_encoded(mixed):
     with pytest.raises(CorpusError, match=r"half a character, U\+D83D, at position 2"):
         mixed.encode("ab\ud83d")
 
 
-def test_a_very_long_word_does_not_hold_up_training() -> None:
+def test_a_very_long_word_does_not_hold_up_training():
     letters = np.random.default_rng(0).integers(97, 123, 200_000, dtype=np.uint8).tobytes()  # 12 s if whole
     assert corpus.add_upload(letters, "genome.txt", vocab_size=400).characters == 200_000
 
@@ -382,7 +359,7 @@ def test_a_very_long_word_does_not_hold_up_training() -> None:
 # What is kept, and what becomes of it when it is damaged
 
 
-def test_an_upload_is_kept_under_its_digest_and_named_by_its_title(data: Path) -> None:
+def test_an_upload_is_kept_under_its_digest_and_named_by_its_title(data):
     name = '../../etc/$5 <b>z</b> [a](b) a.b[1]: it\'s "\ud800".txt' + "x" * 200
     loaded = corpus.add_upload(case("zh_emoji"), name)
     assert loaded.title == name[:80].replace("\ud800", "?")
@@ -396,7 +373,7 @@ def test_an_upload_is_kept_under_its_digest_and_named_by_its_title(data: Path) -
     assert np.array_equal(again.ids, loaded.ids)
 
 
-def test_a_missing_or_altered_upload_is_said() -> None:
+def test_a_missing_or_altered_upload_is_said():
     with pytest.raises(CorpusError, match="not on this machine"):
         corpus.load("upload-0123456789abcdef")
     loaded = corpus.add_upload(case("zh_emoji"), "")
@@ -409,34 +386,31 @@ def test_a_missing_or_altered_upload_is_said() -> None:
         corpus.load(loaded.id)
 
 
-def zeros(content: bytes) -> bytes:
-    return content[:128] + bytes(len(content) - 128)
+FOREIGN = json.dumps({"version": "1.0", "model": {"type": "BPE", "vocab": {"中": 0}, "merges": []}}).encode()
 
 
-def shorter(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
-def foreign(content: bytes) -> bytes:
-    return json.dumps({"version": "1.0", "model": {"type": "BPE", "vocab": {"中": 0}, "merges": []}}).encode()
-
-
-@pytest.mark.parametrize("damage", [zeros, shorter, foreign, lambda content: b""])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:128] + bytes(len(content) - 128),
+        lambda content: content[: len(content) // 2],
+        lambda content: FOREIGN,
+        lambda content: b"",
+    ],
+    ids=["zeros", "shorter", "foreign", "empty"],
+)
 @pytest.mark.parametrize("pattern", ["*.npy", "*.json", "*"])
-def test_a_damaged_cache_file_is_made_again(
-    data: Path, damage: Callable[[bytes], bytes], pattern: str
-) -> None:
+def test_a_damaged_cache_file_is_made_again(data, damage, pattern):
     loaded = corpus.add_upload(case("bom_crlf"), "x.txt")
     expected = {name: (data / name).read_bytes() for name in files(data)}
     for file in (data / "cache").glob(pattern):
         if file.suffix != ".lock":
             file.write_bytes(damage(file.read_bytes()))
-    again = corpus.load(loaded.id)
-    assert again.tokenizer_sha256 == loaded.tokenizer_sha256
+    assert corpus.load(loaded.id).tokenizer_sha256 == loaded.tokenizer_sha256
     assert {name: (data / name).read_bytes() for name in files(data)} == expected
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_no_half(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_sentence_and_leaves_no_half(data, monkeypatch):
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -445,22 +419,14 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_half(data: Path, monkeypatch:
     assert not [name for name in files(data) if not name.endswith(".tokenizer.json")]
 
 
-def test_a_data_folder_that_cannot_be_made_is_one_sentence(data: Path) -> None:
-    data.write_text("a file in its place")
-    assert "failed" in refusal(case("bom_crlf"), "x.txt")
-    assert corpus.listing() == [("python-reference", "Python reference")]
-
-
-def test_several_processes_make_one_cache_and_none_loads_torch(tmp_path: Path) -> None:
+def test_several_processes_make_one_cache_and_none_loads_torch(tmp_path):
     script = (
         "import sys; from engine.data import corpus; c = corpus.load('python-reference', 512);"
         "assert 'torch' not in sys.modules and 'pooch' not in sys.modules; print(c.tokens, int(c.ids.sum()))"
     )
     environment = os.environ | {"ATTENTION_LAB_HOME": str(tmp_path)}
-    command = [sys.executable, "-c", script]
-    started = [
-        subprocess.Popen(command, cwd=paths.ROOT, env=environment, stdout=subprocess.PIPE) for _ in range(3)
-    ]
+    command, pipe = [sys.executable, "-c", script], subprocess.PIPE
+    started = [subprocess.Popen(command, cwd=paths.ROOT, env=environment, stdout=pipe) for _ in range(3)]
     printed = {process.communicate(timeout=60)[0] for process in started}
     assert [process.returncode for process in started] == [0, 0, 0]
     assert len(printed) == 1

@@ -46,32 +46,17 @@ LAYERS = (
     ("pages",),
 )
 
-# What is started to wait, to watch or to answer; it and what the app reads load no torch.
-STARTED = (
-    "engine.__main__",
-    "engine.commands",
-    "engine.memory_wall.process",
-    "engine.memory_wall.sweep",
-    "engine.probes.worker",
-    "engine.runs.dispatcher",
-    "engine.runs.local",
-    "engine.runs.measurer",
-    "engine.runs.nursery",
-    "engine.runs.reference_writer",
-    "engine.runs.supervise",
-    "engine.sandbox.judge",
-    "engine.sandbox.process",
+# What computes may load torch. Nothing else of the engine does, since Home, Runs and the settings of a page
+# read it; of what computes, those that a page reads and a probe's process waiting do not either.
+COMPUTES = (
+    *("engine.models", "engine.training", "engine.circuits", "engine.probes", "engine.benchmarks"),
+    *(f"engine.memory_wall.{part}" for part in ("attention", "live_bytes", "meters", "predict", "worker")),
+    *("engine.sandbox.child", "engine.runs.sources"),
 )
-# Functions of these alone may import it, when they are called.
-LATER = {
-    "engine.system.device",
-    "engine.system.paths",
-    "engine.runs.estimates",
-    "engine.runs.reference_writer",
-    "engine.runs.trainer",
-    "engine.probes.worker",
-    "engine.probes.zoo",
-    "engine.__main__",
+# What loads torch within a function, when it is called.
+ON_CALL = {
+    *("engine.system.device", "engine.probes.worker", "engine.probes.zoo", "engine.__main__"),
+    *(f"engine.runs.{part}" for part in ("estimates", "reference_writer", "trainer")),
 }
 
 
@@ -85,6 +70,10 @@ def _sources():
 
 
 SOURCES = _sources()
+
+
+def _within(module, *names):
+    return any(module == name or module.startswith(f"{name}.") for name in names)
 
 
 @cache
@@ -118,10 +107,6 @@ def ours(module, **how):
 def layer(module):
     places = [(len(name), n) for n, names in enumerate(LAYERS) for name in names if _within(module, name)]
     return max(places)[1]
-
-
-def _within(module, name):
-    return module == name or module.startswith(f"{name}.")
 
 
 @cache
@@ -172,19 +157,14 @@ def test_models_import_only_torch_and_models(module):
     assert all(_within(name, "engine.models") for name in ours(module) - SHARED)
 
 
-LIGHT = {
-    name
-    for module in SOURCES
-    if module in STARTED or _within(module, "lab")
-    for name in {module, *loaded_by(module)} & set(SOURCES)
-    if _within(name, "engine")
-}
+READ = {"engine.probes.worker"}.union(*(loaded_by(m) for m in SOURCES if _within(m, "lab", "pages")))
+LIGHT = [m for m in SOURCES if _within(m, "engine") and (m in READ or not _within(m, *COMPUTES))]
 
 
-@pytest.mark.parametrize("module", sorted(LIGHT))
+@pytest.mark.parametrize("module", LIGHT)
 def test_what_pages_read_does_not_load_torch(module):
     assert not any(_within(name, "torch") or name in TORCH for name in loaded_by(module))
-    assert "torch" not in roots(module) or module in LATER
+    assert ("torch" in roots(module)) == (module in ON_CALL)
 
 
 def test_modules_do_not_import_each_other_in_a_circle():
@@ -202,7 +182,7 @@ def test_no_file_of_the_app_bears_the_name_of_a_module_it_would_hide():
 
 def test_importing_them_all_leaves_torch_out_of_the_process(python):
     # What reading cannot see: a third party that imports torch by itself.
-    names = ", ".join(sorted(LIGHT))
+    names = ", ".join(LIGHT)
     ended = python("-c", f"import {names}, sys; print(sorted(set(sys.modules) & {{'torch', 'streamlit'}}))")
     assert ended.stderr == ""
     assert ended.stdout == "[]\n"

@@ -12,19 +12,24 @@ from engine.models.transformer import Transformer
 from engine.probes import attention, models
 from engine.probes.results.attention import Capture, steps
 from engine.training import checkpoint
+from tests.trainings import untrained
 
 SENTENCE = "the king loves the queen, and the queen loves the king"
 HEAD = VARIANTS["head-added"].config
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture
-def trained(tmp_path, one_thread):
+def trained(tmp_path):
     """A checkpoint of a head that is not the untrained one of seed 0, and its model."""
-    torch.manual_seed(7)
-    model = Transformer(HEAD).eval()
-    path = tmp_path / "head-added.safetensors"
-    checkpoint.save(path, checkpoint.model_tensors(model), {"config": HEAD.to_dict()})
-    return path, model
+    path = untrained(tmp_path / "head-added.safetensors", HEAD, seed=7)
+    return path, checkpoint.load_model(path)[0]
+
+
+def captured(config, text=SENTENCE):
+    """Its layers, untrained."""
+    return attention.captured(models.untrained(config), text)
 
 
 def by_hand(model):
@@ -67,38 +72,35 @@ def test_the_map_is_the_models_own_computation(trained):
     assert (caught.weights[:, caught.masked] == 0).all()
 
 
-def test_an_untrained_model_is_the_one_that_seed_0_begins_with(one_thread):
-    (caught,) = attention.captured(models.untrained(HEAD), SENTENCE)
-    torch.manual_seed(0)
-    model = Transformer(HEAD)
-    np.testing.assert_allclose(caught.weights[0], by_hand(model)[4], atol=1e-6)
+def test_an_untrained_model_is_the_one_that_seed_0_begins_with():
     before = torch.random.get_rng_state()
     models.untrained.cache_clear()
-    attention.captured(models.untrained(HEAD), SENTENCE)
+    (caught,) = captured(HEAD)
     assert torch.equal(before, torch.random.get_rng_state())  # nobody else's draws are moved
+    np.testing.assert_array_equal(attention.capture(SENTENCE).weights, caught.weights)
+    torch.manual_seed(0)
+    np.testing.assert_allclose(caught.weights[0], by_hand(Transformer(HEAD))[4], atol=1e-6)
 
 
-def test_several_layers_and_heads_without_and_with_a_mask(one_thread):
-    config = replace(HEAD, n_layer=2, n_head=4, connection="pre-norm", output_projection=True)
-    layers = attention.captured(models.untrained(config), SENTENCE)
+def test_several_layers_and_heads_without_and_with_a_mask():
+    layers = captured(replace(HEAD, n_layer=2, n_head=4, connection="pre-norm", output_projection=True))
     assert [layer.weights.shape for layer in layers] == [(4, 14, 14)] * 2
     assert layers[0].values.shape == (4, 14, 32)
     assert not np.allclose(layers[0].x, layers[1].x)
-    (open_,) = attention.captured(models.untrained(VARIANTS["unmasked"].config), SENTENCE)
+    (open_,) = captured(VARIANTS["unmasked"].config)
     assert not open_.masked.any()
     assert (open_.weights > 0).all()
 
 
 @pytest.mark.parametrize("scale", ["none", "width", "learned", "qk-norm"])
-def test_the_scale_is_what_lies_between_products_and_scores(scale, one_thread):
-    config = replace(HEAD, score_scale=scale)
-    (caught,) = attention.captured(models.untrained(config), SENTENCE)
+def test_the_scale_is_what_lies_between_products_and_scores(scale):
+    (caught,) = captured(replace(HEAD, score_scale=scale))
     factor = {"none": 1, "width": 1 / 128}.get(scale, 128**-0.5)
     np.testing.assert_allclose(caught.products * factor, caught.scaled, atol=1e-4)
 
 
-def test_raw_scores_point_at_the_token_itself_and_are_mutual(one_thread):
-    (caught,) = attention.captured(models.untrained(HEAD), SENTENCE)
+def test_raw_scores_point_at_the_token_itself_and_are_mutual():
+    (caught,) = captured(HEAD)
     found = steps(caught)
     assert (found.rows, found.own_raw) == (13, 13)
     # Products of 128 terms; x·y and y·x may be added in another order, on some processors.
@@ -109,7 +111,7 @@ def test_raw_scores_point_at_the_token_itself_and_are_mutual(one_thread):
     assert found.mirror_score > 1
     assert 0.4 < found.asymmetry_score < 0.8
     assert -1 <= found.likeness < 0.99
-    (raw,) = attention.captured(models.untrained(VARIANTS["raw"].config), SENTENCE)
+    (raw,) = captured(VARIANTS["raw"].config)
     same = steps(raw)
     assert same.own_score == 13
     assert same.asymmetry_score < 1e-6
@@ -139,8 +141,8 @@ def test_steps_by_hand():
 
 
 @pytest.mark.parametrize("text", ["a", "To be"])
-def test_one_or_two_tokens_have_no_pairs_to_compare(text, one_thread):
-    (caught,) = attention.captured(models.untrained(HEAD), text)
+def test_one_or_two_tokens_have_no_pairs_to_compare(text):
+    (caught,) = captured(HEAD, text)
     found = steps(caught)
     assert found.rows == len(caught.pieces) - 1
     assert (found.likeness is None) == (len(caught.pieces) < 3)
@@ -154,11 +156,6 @@ def test_one_or_two_tokens_have_no_pairs_to_compare(text, one_thread):
         (VARIANTS["average"].config, SENTENCE, "mixer 'average' has no queries and keys"),
     ],
 )
-def test_what_cannot_be_looked_into_is_said(source, text, complaint, one_thread):
+def test_what_cannot_be_looked_into_is_said(source, text, complaint):
     with pytest.raises(ValueError, match=complaint):
-        attention.captured(models.untrained(source), text)
-
-
-def test_without_weights_it_is_the_untrained_head(one_thread):
-    (fresh,) = attention.captured(models.untrained(HEAD), SENTENCE)
-    np.testing.assert_array_equal(attention.capture(SENTENCE).weights, fresh.weights)
+        captured(source, text)

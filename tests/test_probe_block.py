@@ -2,25 +2,20 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from engine.chapter.experiments import VARIANTS
-from engine.models.transformer import Transformer
 from engine.probes import block, models, samples
 from engine.system.errors import InvalidInput
-from engine.training import checkpoint
+from tests.trainings import untrained
 
 CONFIG = VARIANTS["block"].config
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +23,8 @@ def measured():
     return block.claims()
 
 
-def saved(path, config, seed=3):
-    torch.manual_seed(seed)
-    checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), {"config": config.to_dict()})
-    return path
-
-
-def bends(measured):
-    return {row.layer: row.bent for row in measured.linearity.rows}
+def bends(claims):
+    return {row.layer: row.bent for row in claims.linearity.rows}
 
 
 def test_frozen_attention_is_linear_to_rounding_and_the_feed_forward_is_not(measured):
@@ -66,11 +55,10 @@ def test_a_linear_map_with_a_bias_is_not_bent_and_a_bent_one_is():
 def test_along_a_line_frozen_attention_is_straight(measured):
     line = measured.linearity.line
     assert line["t"][0] == -3 == -line["t"][-1]
-    steps = [b - a for a, b in zip(line["frozen"], line["frozen"][1:], strict=False)]
-    assert max(steps) - min(steps) < 2e-3
-    bent = [b - a for a, b in zip(line["feed-forward"], line["feed-forward"][1:], strict=False)]
-    assert max(bent) - min(bent) > 0.02
-    for name in ("frozen", "feed-forward"):
+    uneven = {name: np.ptp(np.diff(line[name])) for name in ("frozen", "feed-forward")}
+    assert uneven["frozen"] < 2e-3
+    assert uneven["feed-forward"] > 0.02
+    for name in uneven:
         assert max(map(abs, line[name])) == pytest.approx(1)
 
 
@@ -86,17 +74,13 @@ def test_layer_norm_keeps_its_four_promises_and_batch_norm_does_not(measured):
     assert inference.mode == training.mode
 
 
-def test_trained_weights_are_what_is_looked_into(tmp_path, measured):
-    path = saved(tmp_path / "block.safetensors", CONFIG)
-    other = bends(block.claims(path))
+def test_weights_that_are_given_are_what_is_looked_into(tmp_path, measured):
+    other = bends(block.claims(untrained(tmp_path / "block.safetensors", CONFIG, seed=3)))
     assert other["frozen"] < 1e-5
     assert other["feed-forward"] != bends(measured)["feed-forward"]
-
-
-def test_a_model_without_a_feed_forward_is_refused(tmp_path):
-    path = saved(tmp_path / "bare.safetensors", replace(CONFIG, d_ff=0))
+    bare = untrained(tmp_path / "bare.safetensors", replace(CONFIG, d_ff=0))
     with pytest.raises(InvalidInput, match="has no block of attention and feed-forward"):
-        block.claims(path)
+        block.claims(bare)
     with pytest.raises(InvalidInput, match="No such file"):
         block.claims(tmp_path / "nowhere.safetensors")
 
@@ -108,20 +92,14 @@ def written(paths, prompt="ROMEO:", tokens=20, temperature=0.8, seed=0):
     return samples.samples(paths, prompt, tokens, temperature, seed)
 
 
-def test_the_same_seed_writes_the_same_and_another_another(tmp_path):
-    path = saved(tmp_path / "one.safetensors", CONFIG)
-    first, again = written([path, path])
+def test_the_same_seed_writes_the_same_and_what_cannot_be_read_costs_its_own_row_only(tmp_path):
+    path, broken = untrained(tmp_path / "one.safetensors", CONFIG), tmp_path / "broken.safetensors"
+    broken.write_bytes(b"nothing")
+    unread, first, again, gone = written([broken, path, path, tmp_path / "gone.safetensors"])
     assert first.text == again.text != written([path], seed=1)[0].text
     assert first.text.startswith("ROMEO:")
-
-
-def test_a_checkpoint_that_cannot_be_read_costs_its_own_row_only(tmp_path):
-    path = saved(tmp_path / "one.safetensors", CONFIG)
-    broken = tmp_path / "broken.safetensors"
-    broken.write_bytes(b"nothing")
-    rows = written([broken, path, tmp_path / "gone.safetensors"])
-    assert [bool(row.error) for row in rows] == [True, False, True]
-    assert "not a whole checkpoint" in rows[0].error
+    assert [bool(row.error) for row in (unread, first, gone)] == [True, False, True]
+    assert "not a whole checkpoint" in unread.error
 
 
 @pytest.mark.parametrize(

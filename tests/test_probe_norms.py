@@ -14,31 +14,22 @@ from engine.training.loop import Training, block_gradient_norms
 QKV = {"pre-norm": (0.0457, 0.0664), "post-norm": (0.0938, 0.1521)}  # seed 0, batch 64, context 128
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture
-def tiny(tiny_corpus):
-    return corpus.load(tiny_corpus, context_length=16)
-
-
-def test_every_block_has_three_norms_and_the_whole_is_larger_than_its_parts(tiny):
-    for placement in PLACEMENTS:
-        row = norms.gradients(tiny, placement, 0, batch=2, context=16)
-        assert (row.placement, row.seed) == (placement, 0)
+def test_every_block_has_three_norms_and_the_whole_is_larger_than_its_parts(tiny_corpus):
+    found = norms.norms(tiny_corpus, seed=3, batch=2, context=16)
+    assert [(row.placement, row.seed) for row in found.rows] == [(name, 3) for name in PLACEMENTS]
+    assert (found.text, found.of_the_chapters_text) == ("tiny.txt", False)
+    for row in found.rows:
         assert [len(getattr(row, name)) for name in norms.MEASURES] == [12] * 3
         for qkv, out, whole in zip(row.qkv, row.W_O, row.block, strict=True):
             assert 0 < qkv**2 + out**2 < whole**2
-    other = norms.gradients(tiny, "post-norm", 1, batch=2, context=16)
-    assert other.qkv != row.qkv, "another seed draws anew"
+    other = norms.norms(tiny_corpus, seed=4, batch=2, context=16)
+    assert other.rows[0].qkv != found.rows[0].qkv, "another seed draws anew"
 
 
-def test_it_is_what_training_records_and_comes_before_the_step(tiny, monkeypatch):
+def test_it_is_what_training_records_and_comes_before_the_step(tiny_corpus, monkeypatch):
     made = []
 
     class Watched(Training):
@@ -48,7 +39,7 @@ def test_it_is_what_training_records_and_comes_before_the_step(tiny, monkeypatch
             self.before = {name: p.detach().clone() for name, p in self.model.named_parameters()}
 
     monkeypatch.setattr(norms, "Training", Watched)
-    row = norms.gradients(tiny, "pre-norm", 0, batch=2, context=16)
+    row = norms.gradients(corpus.load(tiny_corpus, context_length=16), "pre-norm", 0, batch=2, context=16)
     (training,) = made
     assert row.qkv == pytest.approx(block_gradient_norms(training.model))
     with torch.no_grad():
@@ -88,12 +79,6 @@ def test_on_the_chapters_text_the_norms_are_near_its_own_and_those_that_are_ship
     assert found["post-norm"]["first"] > 1.5 * found["pre-norm"]["first"]
     for row in rows:  # over a whole block there is hardly a slope
         assert row.block[-1] / row.block[0] == pytest.approx(1.04, abs=0.1)
-
-
-def test_both_placements_of_a_seed_and_which_text(tiny_corpus):
-    found = norms.norms(tiny_corpus, seed=3, batch=2, context=16)
-    assert [(row.placement, row.seed) for row in found.rows] == [(name, 3) for name in PLACEMENTS]
-    assert (found.text, found.of_the_chapters_text) == ("tiny.txt", False)
 
 
 @pytest.mark.parametrize(

@@ -13,33 +13,20 @@ from engine.sandbox import cases
 from engine.system.errors import InvalidInput
 from lab.sections.parity import parts
 
-EVERYTHING = set(zoo.TESTS)
-CATCHES = {
-    "right": set(),
-    "softmax-axis": {"rows", "causality", "equal-scores", "parity"},
-    "no-scale": {"variance", "parity"},
-    "late-mask": {"rows", "causality", "equal-scores", "parity"},
-    "no-transpose": {"causality", "shuffle", "oblong", "parity"},
-    "off-by-one": {"triangle", "causality", "equal-scores", "parity"},
+# Of each implementation: the tests that catch it, and the switch of the pasted code that makes its mistake.
+MISTAKES = {
+    "right": (set(), None),
+    "softmax-axis": ({"rows", "causality", "equal-scores", "parity"}, ("softmax axis", "queries")),
+    "no-scale": ({"variance", "parity"}, ("scale", "none")),
+    "late-mask": ({"rows", "causality", "equal-scores", "parity"}, ("mask", "late")),
+    "no-transpose": ({"causality", "shuffle", "oblong", "parity"}, ("transpose", "missing")),
+    "off-by-one": ({"triangle", "causality", "equal-scores", "parity"}, ("mask", "ahead")),
 }
-SWITCHES = {
-    "right": None,
-    "softmax-axis": ("softmax axis", "queries"),
-    "no-scale": ("scale", "none"),
-    "late-mask": ("mask", "late"),
-    "no-transpose": ("transpose", "missing"),
-    "off-by-one": ("mask", "ahead"),
-}
-
-
-@pytest.fixture(autouse=True)
-def _alone(one_thread):
-    """Every test on one thread."""
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
 def document():
-    torch.set_num_threads(1)
     return parity.parity([0])
 
 
@@ -57,6 +44,10 @@ def test_float32_agrees_to_under_a_millionth(document):
     assert max(row.difference for row in rows) < 1e-6
     assert max(row.gradient_relative for row in rows) < 1e-4
     assert min(row.magnitude for row in rows) > 0.02  # not small because the numbers are
+    for scale in ("none", "width"):
+        rows = of(document, precision="float32", scale=scale)
+        assert {row.theirs for row in rows} == {parity.FUNCTION}
+        assert max(row.difference for row in rows) < 1e-6
 
 
 def test_the_chapters_figure_is_found(document):
@@ -72,13 +63,6 @@ def test_the_measurement_is_the_worst_of_the_rows_that_are_causal_and_over_the_r
     for metric in PARITY.metrics:
         assert found["module-float32"][metric] == max(getattr(row, metric) for row in rows)
     assert PARITY.measure(0) == found
-
-
-def test_another_scale_or_no_mask_agrees_too(document):
-    for scale in ("none", "width"):
-        rows = of(document, precision="float32", scale=scale)
-        assert {row.theirs for row in rows} == {parity.FUNCTION}
-        assert max(row.difference for row in rows) < 1e-6
 
 
 def test_each_precision_is_off_by_its_own_rounding(document):
@@ -106,23 +90,21 @@ def test_seeds_draw_anew_and_the_same_seed_the_same():
     assert not set(first) & set(second)
 
 
-def test_a_precision_that_the_cpu_lacks_is_a_labelled_row(monkeypatch):
-    def lacking(head, x):
-        raise RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Half'")
+@pytest.mark.parametrize("error", ["\"addmm_impl_cpu_\" not implemented for 'Half'", "broken"])
+def test_a_precision_that_the_cpu_lacks_is_a_labelled_row_and_other_errors_are_not_swallowed(
+    monkeypatch, error
+):
+    def failing(head, x):
+        raise RuntimeError(error)
 
-    monkeypatch.setattr(parity, "_functional", lacking)
-    rows = parity.compare([0], ["float16"], [Size(1, 2, 8, 1)])
-    assert {row.state for row in rows if row.theirs == parity.FUNCTION} == {"unsupported"}
-    assert {row.state for row in rows if row.theirs == parity.MODULE} == {"done"}
-
-
-def test_other_errors_are_not_swallowed(monkeypatch):
-    def broken(head, x):
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(parity, "_functional", broken)
-    with pytest.raises(RuntimeError, match="broken"):
-        parity.compare([0], ["float32"], [Size(1, 2, 8, 1)])
+    monkeypatch.setattr(parity, "_functional", failing)
+    if error == "broken":
+        with pytest.raises(RuntimeError, match="broken"):
+            parity.compare([0], ["float32"], [Size(1, 2, 8, 1)])
+    else:
+        rows = parity.compare([0], ["float16"], [Size(1, 2, 8, 1)])
+        states = {(row.theirs, row.state) for row in rows}
+        assert states == {(parity.FUNCTION, "unsupported"), (parity.MODULE, "done")}
 
 
 @pytest.mark.parametrize("seeds", [[], [-1], list(range(21))])
@@ -144,29 +126,20 @@ def test_what_the_page_lists_is_what_is_measured():
 
 @pytest.fixture(scope="module")
 def findings():
-    torch.set_num_threads(1)
     return zoo.findings()
 
 
 @pytest.mark.parametrize("name", zoo.IMPLEMENTATIONS)
-def test_each_is_caught_by_these_tests_and_no_others(findings, name):
-    caught = {finding.test for finding in findings if finding.implementation == name and finding.caught}
-    assert caught == CATCHES[name]
-
-
-def test_every_test_is_needed_by_somebody_and_parity_by_all():
-    assert set().union(*CATCHES.values()) == EVERYTHING
-    assert all("parity" in CATCHES[name] for name in zoo.WRONG)
-
-
-def test_every_finding_says_what_it_measured(findings):
-    assert len(findings) == len(zoo.IMPLEMENTATIONS) * len(zoo.TESTS)
-    assert all(finding.said.endswith(".") and "nan" not in finding.said for finding in findings)
+def test_each_is_caught_by_these_tests_and_no_others_and_each_finding_says_why(findings, name):
+    own = {finding.test: finding for finding in findings if finding.implementation == name}
+    assert own.keys() == zoo.TESTS.keys() == set().union(*(caught for caught, _ in MISTAKES.values()))
+    assert {test for test, finding in own.items() if finding.caught} == MISTAKES[name][0]
+    assert all(finding.said.endswith(".") and "nan" not in finding.said for finding in own.values())
 
 
 @pytest.mark.parametrize("name", zoo.IMPLEMENTATIONS)
 def test_the_zoo_and_the_switches_make_the_same_mistakes(name):
-    faults = [fault for fault in cases.FAULTS if (fault.part, fault.switch) == SWITCHES[name]]
+    faults = [fault for fault in cases.FAULTS if (fault.part, fault.switch) == MISTAKES[name][1]]
     assert len(faults) == (name != "right")
     q, k, v = torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(0))
     for causal in (False, True):

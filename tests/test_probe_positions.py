@@ -10,25 +10,20 @@ import torch
 
 from engine.chapter.experiments import POSITIONS, VARIANTS
 from engine.data import corpus
-from engine.models.positions import RotaryPositions
-from engine.models.transformer import Transformer
+from engine.models.positions import RotaryPositions, alibi_slopes
 from engine.probes import positions, schemes
 from engine.probes.models import untrained
 from engine.system.errors import InvalidInput
 from engine.training import checkpoint
 from engine.training.evaluation import mean_loss, windows
 from lab.sections.positions import alibi
+from tests.trainings import untrained as checkpoint_of
 
 SCHEMES = POSITIONS.variants
 SMALL = {"d_model": 32, "d_ff": 32, "vocab_size": 300}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def small(scheme, **more):
@@ -44,12 +39,8 @@ def weights_of(tmp_path, scheme, seed=0):
     """A checkpoint of an untrained model of the page's size, in a folder as a run's."""
     folder = tmp_path / f"{scheme}-{seed}"
     folder.mkdir()
-    config = VARIANTS[scheme].config
-    torch.manual_seed(seed)
-    path = folder / "checkpoint.safetensors"
-    checkpoint.save(path, checkpoint.model_tensors(Transformer(config)), {"config": config.to_dict()})
     (folder / "spec.json").write_text(json.dumps({"seed": seed}))
-    return path
+    return checkpoint_of(folder / "checkpoint.safetensors", VARIANTS[scheme].config, seed)
 
 
 @pytest.fixture(scope="module")
@@ -112,22 +103,17 @@ def test_rescaling_measures_every_length_and_the_first_once():
     assert found.rows[4].perplexity == pytest.approx(math.exp(overall))
 
 
-def test_without_positions_and_mask_a_shuffle_is_rounding_and_a_mask_breaks_that(shuffled):
-    none = shuffled["none"]
-    assert none.unmasked < 1e-6
-    assert none.masked > 0.01
-
-
-def test_the_last_token_of_one_block_cannot_tell_orders_apart_and_of_two_can(shuffled):
-    none = shuffled["none"]
-    assert none.one_block < 1e-6
-    assert none.two_blocks > 0.01
-
-
-@pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "none"])
-def test_every_scheme_tells_all_of_them_apart(shuffled, scheme):
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_shuffle_is_rounding_without_positions_and_mask_and_of_the_last_token_of_one_block(
+    shuffled, scheme
+):
     row = shuffled[scheme]
-    assert min(row.unmasked, row.masked, row.one_block, row.two_blocks) > 1e-3
+    indifferent, told_apart = (row.unmasked, row.one_block), (row.masked, row.two_blocks)
+    if scheme == "none":
+        assert max(indifferent) < 1e-6
+        assert min(told_apart) > 0.01
+    else:
+        assert min(*indifferent, *told_apart) > 1e-3
 
 
 def test_an_order_is_another_one_and_leaves_the_last_token_where_the_prefix_alone_moves():
@@ -169,11 +155,6 @@ def test_a_row_that_was_never_trained_has_not_turned(tmp_path):
     assert min(other.turned[64:]) > 45, "a wrong seed would show"
 
 
-def test_only_a_table_has_rows():
-    with pytest.raises(ValueError, match="the weights are of rope; only a learned table has rows"):
-        schemes.rows_of_the_table(small("rope"), 0)
-
-
 def test_the_mask_leaks_the_place_and_one_block_without_positions_does_not_use_the_order():
     found = schemes.knowledge({name: small(name) for name in ("none", "rope")}, text(64 * 120 + 1), 0)
     none, rope = found.models["none"], found.models["rope"]
@@ -195,21 +176,21 @@ def test_what_is_read_off_is_nothing_of_noise_and_all_of_the_place_itself():
 
 @pytest.mark.parametrize("heads", range(1, alibi.MOST_HEADS + 1))
 def test_the_slopes_that_the_page_computes_are_the_models(heads):
-    from engine.models.positions import alibi_slopes
 
     found = [slope.value for slope in alibi.slopes(heads)]
     assert found == pytest.approx(alibi_slopes(heads).tolist())
 
 
-def test_the_seed_of_a_run_is_read_beside_its_weights(tmp_path):
-    found = positions.table({"learned": weights_of(tmp_path, "learned", seed=2)})
-    assert max(found.turned) < 0.001
-
-
-def test_it_reads_the_held_out_part_of_a_text(tmp_path, home, tiny_text):
+def test_it_reads_the_held_out_part_of_a_text_and_the_seed_of_a_run(tmp_path, home, tiny_text):
     known = corpus.add_upload(4 * tiny_text, "four.txt").id
-    found = positions.places({"alibi": weights_of(tmp_path, "alibi")}, known)
+    alibi_weights = weights_of(tmp_path, "alibi")
+    found = positions.places({"alibi": alibi_weights}, known)
     assert found.windows == (len(corpus.load(known).held_out_ids) - 1) // 512
+    assert max(positions.table({"learned": weights_of(tmp_path, "learned", seed=2)}).turned) < 0.001
+    with pytest.raises(InvalidInput, match="the weights given as rope are of alibi"):
+        positions.rescaled({"rope": alibi_weights})
+    with pytest.raises(ValueError, match="the weights are of rope; only a learned table has rows"):
+        schemes.rows_of_the_table(small("rope"), 0)
 
 
 @pytest.mark.parametrize(
@@ -227,8 +208,3 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(measure, complaint):
     with pytest.raises(InvalidInput, match=complaint) as refused:
         measure()
     assert "\n" not in str(refused.value)
-
-
-def test_weights_of_another_scheme_are_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="the weights given as rope are of alibi"):
-        positions.rescaled({"rope": weights_of(tmp_path, "alibi")})

@@ -7,13 +7,7 @@ from engine.chapter.measurements import SATURATION, VARIANCE
 from engine.probes import scaling
 from engine.system.errors import InvalidInput
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -38,23 +32,18 @@ def test_divided_the_jacobians_trace_is_flat_and_no_row_is_frozen(saturated):
     assert [value.tolerance * value.middle for value in traces] == pytest.approx([0.01] * len(traces))
 
 
-def test_seven_rows_in_ten_are_frozen_undivided(saturated):
-    assert saturated[1024].undivided.frozen_share == pytest.approx(0.70, abs=0.03)
+def test_undivided_seven_rows_in_ten_are_frozen_and_half_of_them_pass_nothing_on(saturated):
+    wide = saturated[1024]
+    assert wide.undivided.frozen_share == pytest.approx(0.70, abs=0.03)
     frozen = SATURATION.chapter["undivided-1024", "frozen_share"]
     assert frozen.tolerance * frozen.middle == pytest.approx(0.03)
     shares = [100 * row.undivided.frozen_share for row in saturated.values()]
     assert shares == pytest.approx([0.05, 2, 17, 48, 68], abs=3)
-
-
-def test_effective_tokens_are_the_facts(saturated):
-    undivided = [row.undivided.effective_tokens for row in saturated.values()]
+    rows = saturated.values()
+    undivided = [row.undivided.effective_tokens for row in rows]
+    divided = [row.divided.effective_tokens for row in rows]
     assert undivided == pytest.approx([20.9, 5.0, 2.1, 1.4, 1.2], abs=0.15)
-    divided = [row.divided.effective_tokens for row in saturated.values()]
     assert [round(tokens) for tokens in divided] == [42, 41, 41, 40, 40]
-
-
-def test_half_of_the_rows_of_a_wide_head_pass_nothing_on(saturated):
-    wide = saturated[1024]
     assert wide.undivided.gradient_share_median < wide.divided.gradient_share_median / 100
     # The mean is another matter: at 16 the undivided rows, sharp but not frozen, pass on more.
     assert saturated[16].undivided.gradient_share > saturated[16].divided.gradient_share

@@ -9,13 +9,15 @@ import torch
 from engine.circuits.interventions import CutEdges, MeanHeads, ZeroHeads
 from engine.circuits.results import Edge, Head
 from engine.circuits.trials import Trials
-from engine.data.languages.winograd import ADJECTIVE, DECISION, FIRST, SECOND, Sentence
+from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, FIRST, SECOND, Sentence
+from engine.models.transformer import Transformer
 from engine.probes import registry, winograd, wire
 from engine.probes.results.winograd import Pair
 from engine.probes.winograd import NAMES, Subject
 from engine.system.errors import InvalidInput
 from engine.training import checkpoint
 from tests.circuit_models import close
+from tests.trainings import untrained
 from tests.winograd_models import SEED, SMALL
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -28,6 +30,13 @@ def subject(weights):
     return Subject(checkpoint.load_model(weights["two-blocks"])[0], SMALL, SEED)
 
 
+def test_one_block_has_a_circuit_of_its_own_and_a_proof_without_a_route(weights):
+    found = winograd.circuit(weights["one-block"], SMALL, SEED)
+    assert {one.block for one in found.roles.heads} == {0}
+    assert len(found.together) == 3
+    assert winograd.proof(weights["one-block"], SMALL, SEED, PAIR).route is None
+
+
 def test_the_questions_are_held_out_each_pair_with_every_adjective(subject):
     questions = subject.questions
     held = set(SMALL.split(SEED).held_out)
@@ -37,14 +46,7 @@ def test_the_questions_are_held_out_each_pair_with_every_adjective(subject):
     for row, answer, other in zip(rows, questions.answers.tolist(), questions.others.tolist(), strict=True):
         sentence = Sentence(row[FIRST], row[SECOND], row[ADJECTIVE])
         assert SMALL.decode([answer, other]) == [SMALL.referent(sentence), SMALL.other(sentence)]
-
-
-def test_at_most_240_sentences_are_asked():
-    from engine.data.languages.winograd import CLOSED
-    from engine.models.config import ModelConfig
-    from engine.models.transformer import Transformer
-
-    config = ModelConfig(vocab_size=len(CLOSED.words), d_model=8, n_layer=1, max_positions=17)
+    config = replace(subject.model.config, vocab_size=len(CLOSED.words))
     assert len(Subject(Transformer(config), CLOSED, 3).questions) == 240
 
 
@@ -53,13 +55,11 @@ def test_answers_are_those_of_the_model_itself(subject):
     with torch.no_grad():
         shares = subject.model(ids)[0, DECISION].softmax(dim=-1)
     first = winograd.answered(subject, PAIR, [])[0][0]
-    assert first.answer == "dog"
-    assert first.other == "road"
+    assert (first.answer, first.other) == ("dog", "road")
     assert first.answer_share == pytest.approx(float(shares[SMALL.encode("dog")[0]]), abs=1e-6)
     assert first.named == SMALL.words[int(shares.argmax())]
-    assert [share for _, share in first.likeliest] == sorted(
-        (share for _, share in first.likeliest), reverse=True
-    )
+    likeliest = [share for _, share in first.likeliest]
+    assert likeliest == sorted(likeliest, reverse=True)
 
 
 @pytest.mark.parametrize(("which", "blocks"), [("one-block", 1), ("two-blocks", 2)])
@@ -108,12 +108,22 @@ def test_effects_are_the_answers_of_each_cut(subject, weights):
         assert [a.answer_share for a in one] == pytest.approx(shares, abs=1e-5)
 
 
-def test_cutting_and_ablating_change_the_accuracy(subject):
+def test_cutting_and_ablating_change_the_accuracy(subject, weights):
     nothing = winograd._changed_by(subject, PAIR, CutEdges(frozenset([])))
     assert close(nothing.before, nothing.after)
     every = [Head(block, head) for block in (0, 1) for head in range(4)]
     gone = winograd._changed_by(subject, PAIR, ZeroHeads(frozenset(every)))
     assert gone.after.accuracy < 0.6 < gone.before.accuracy
+    # Asked in JSON it answers as in Python.
+    edges = [Edge(14, 11, 1), Edge(14, 1, 0, 2)]
+    found = registry.CUT.call(asked(weights, edges=edges))
+    assert close(found.after, winograd._changed_by(subject, PAIR, CutEdges(frozenset(edges))).after)
+    given = {name: value for name, value in asked(weights).items() if name != "edges"}
+    means = Trials(subject.model, subject.questions).head_means()
+    without = winograd._changed_by(subject, PAIR, MeanHeads(frozenset(every), means))
+    for how, left in (("zero", gone), ("mean", without)):
+        found = registry.ABLATED.call({**given, "heads": wire.plain(every), "how": how})
+        assert close(found.after, left.after)
 
 
 def test_proof_keeps_its_identities(subject, weights):
@@ -131,21 +141,8 @@ def test_proof_keeps_its_identities(subject, weights):
     assert wire.read(type(found), json.loads(wire.dumps(found))) == found
 
 
-def test_one_block_has_a_circuit_of_its_own(weights):
-    found = winograd.circuit(weights["one-block"], SMALL, SEED)
-    assert {one.block for one in found.roles.heads} == {0}
-    assert len(found.together) == 3
-
-
-def test_one_block_has_a_proof_without_a_route(weights):
-    assert winograd.proof(weights["one-block"], SMALL, SEED, PAIR).route is None
-
-
 def test_a_model_without_an_answer_has_a_route_and_a_reason(subject, tmp_path):
-    torch.manual_seed(1)
-    drawn, path = type(subject.model)(subject.model.config), tmp_path / "drawn.safetensors"
-    checkpoint.save(path, checkpoint.model_tensors(drawn), {"config": drawn.config.to_dict()})
-    found = winograd.score(path, SMALL, SEED)
+    found = winograd.score(untrained(tmp_path / "drawn", subject.model.config, 1), SMALL, SEED)
     if found.roles is None:
         assert "logit difference" in found.reason
     assert found.route.route == "none found"
@@ -157,15 +154,6 @@ def asked(weights, /, **changes):
     return wire.plain({**usual, **changes})
 
 
-def test_asked_in_json_it_answers_as_in_python(weights, subject):
-    edges = [Edge(14, 11, 1), Edge(14, 1, 0, 2)]
-    found = registry.CUT.call(asked(weights, edges=edges))
-    assert close(found.after, winograd._changed_by(subject, PAIR, CutEdges(frozenset(edges))).after)
-    heads = {"heads": [Head(1, 2)], "how": "mean"}
-    given = {name: value for name, value in asked(weights).items() if name != "edges"}
-    registry.ABLATED.call({**given, **wire.plain(heads)})
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -174,10 +162,7 @@ def test_asked_in_json_it_answers_as_in_python(weights, subject):
         ({"pair": {"first": "dog", "second": "road", "adjectives": ["tired"]}}, "adjectives has 1 parts"),
         ({"pair": Pair("dog", "road", ("wet", "wet"))}, "both adjectives are 'wet'"),
         ({"seed": -1}, "the seed is -1"),
-        (
-            {"edges": [{"query": 14, "key": 1}]},
-            r"edges\[0\] has query, key; allowed: query, key, block, head",
-        ),
+        ({"edges": [{"query": 14, "key": 1}]}, r"edges\[0\] has query, key; allowed: query, key, block"),
         ({"edges": [Edge(1, 14, 0)]}, "ahead of its query"),
         ({"edges": [Edge(14, 1, 7)]}, "the block is 7; allowed: 0 to 1"),
         ({"language": replace(SMALL, nouns=SMALL.nouns[:4])}, "the model knows 22 words"),

@@ -4,7 +4,6 @@ import math
 import re
 import statistics
 from functools import cache
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +16,8 @@ from engine.data.corpus import TINYSHAKESPEARE, TINYSHAKESPEARE_SHA256
 from engine.data.languages import shelf
 from engine.models.transformer import Transformer
 from engine.runs import reference_writer
-from engine.runs.store import Run
+from engine.runs.launch import specs
+from engine.runs.store import Store
 from engine.system import paths
 from engine.training import checkpoint
 from engine.training.evaluation import mean_loss, perplexity, windows
@@ -27,6 +27,7 @@ from lab.sections.positions.parts import STEPS_DECIDE
 SHIPPED = {name: found for name in EXPERIMENTS if (found := reference.load(name))}
 ROWS = [(name, row) for name, found in SHIPPED.items() for row in found.rows]
 FIGURES = [(name, *key) for name in SHIPPED for key in EXPERIMENTS[name].chapter]
+WITH_WEIGHTS = [name for name in SHIPPED if EXPERIMENTS[name].weights]
 
 
 SHIPPED_MEASUREMENTS = [name for name in MEASUREMENTS if reference.load(name)]
@@ -35,6 +36,13 @@ SHIPPED_MEASUREMENTS = [name for name in MEASUREMENTS if reference.load(name)]
 def test_every_experiment_ships_a_reference():
     assert set(SHIPPED) == set(EXPERIMENTS)
     assert set(SHIPPED_MEASUREMENTS) == set(MEASUREMENTS)
+    assert sum(path.stat().st_size for path in paths.REFERENCE.rglob("*") if path.is_file()) < 25e6
+
+
+def assert_says_where_it_was_measured(shipped):
+    assert shipped.device
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", shipped.date)
+    assert set(shipped.versions) == {"lab", "torch", "python"}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -43,16 +51,14 @@ def test_it_is_whole_and_says_where_it_was_measured(name):
     assert tuple(shipped.rows) == experiment.variants
     language = experiment.language
     assert shipped.corpus_sha256 == (shelf.sha256_of(language) if language else TINYSHAKESPEARE_SHA256)
-    assert shipped.device
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d", shipped.date)
-    assert set(shipped.versions) == {"lab", "torch", "python"}
+    assert_says_where_it_was_measured(shipped)
     for variant_id, row in shipped.rows.items():
         assert row.seeds == experiment.seeds_of(variant_id)
-        for seed in row.seeds:
-            curve = row.curves[str(seed)]
+        for seed in map(str, row.seeds):
+            curve = row.curves[seed]
             assert curve[0][0] == 0
-            assert curve[-1][0] == experiment.budget("chapter", variant_id).steps
-            assert curve[-1][1] == pytest.approx(row.measured[str(seed)][experiment.metric], abs=1e-3)
+            end = [experiment.budget("chapter", variant_id).steps, row.measured[seed][experiment.metric]]
+            assert curve[-1] == pytest.approx(end, abs=1e-3)
 
 
 VOUCHED_NATS = 1e-3  # how far first losses may lie apart: other processors and libraries add in another order
@@ -133,11 +139,9 @@ def test_a_measurement_ships_all_its_seeds_and_is_near_the_chapter(name):
     text = TINYSHAKESPEARE_SHA256 if known.corpus_id else ""
     assert (shipped.threads, shipped.corpus_sha256, shipped.code) == (1, text, "")
     assert shipped.device.startswith("CPU, ")
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d", shipped.date)
-    assert set(shipped.versions) == {"lab", "torch", "python"}
+    assert_says_where_it_was_measured(shipped)
     for variant_id, row in shipped.rows.items():
-        assert row.seeds == known.seeds
-        assert (row.curves, row.losses) == ({}, [])
+        assert (row.seeds, row.curves, row.losses) == (known.seeds, {}, [])
         for metric in known.metrics:
             assert len(row.values(metric)) == len(known.seeds)
             if value := known.chapter.get((variant_id, metric)):
@@ -169,72 +173,46 @@ def test_a_measurement_measured_again_gives_what_is_shipped(one_thread, name):
             assert round(found[variant_id][metric], 3) == value.low
 
 
+def differences(rows, one, other):
+    """Of two figures, each a row and a metric, by seed."""
+    pairs = zip(*(rows[name].values(metric) for name, metric in (one, other)), strict=True)
+    return [first - second for first, second in pairs]
+
+
 def test_positions_help_the_replaced_average_in_every_paired_seed():
-    rows = SHIPPED["averages"].rows
-    plain, placed = rows["average"], rows["average-positions"]
-    gains = [
-        a - b
-        for a, b in zip(
-            plain.values("validation_perplexity"), placed.values("validation_perplexity"), strict=True
-        )
-    ]
+    rows, metric = SHIPPED["averages"].rows, "validation_perplexity"
+    gains = differences(rows, ("average", metric), ("average-positions", metric))
     assert len(gains) == 3
     assert min(gains) > 0
     assert statistics.fmean(gains) == pytest.approx(2.14, abs=1.5)
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if EXPERIMENTS[name].weights])
-def test_shipped_weights_load_into_their_variant_without_optimiser_state(name):
-    for variant_id in EXPERIMENTS[name].weights:
-        path = reference.weights(name, variant_id)
-        assert path is not None
+@pytest.mark.parametrize("name", WITH_WEIGHTS)
+def test_shipped_weights_load_into_their_variant_and_answer_as_they_did(one_thread, name):
+    """In float16 as they are, and without the optimiser's state."""
+    shown, seed = EXPERIMENTS[name], EXPERIMENTS[name].seeds[0]
+    for variant_id in shown.weights:
+        path, budget = reference.weights(name, variant_id), shown.budget("chapter", variant_id)
         tensors, header = checkpoint.load(path)
         assert all(key.startswith("model.") for key in tensors)
-        assert header["step"] == EXPERIMENTS[name].budget("chapter", variant_id).steps
+        assert header["step"] == budget.steps
         model, _ = checkpoint.load_model(path)
-        assert model.config == EXPERIMENTS[name].variant(variant_id).config
-
-
-OF_A_TEXT = [name for name in SHIPPED if EXPERIMENTS[name].weights and not EXPERIMENTS[name].language]
-OF_A_LANGUAGE = [name for name in SHIPPED if EXPERIMENTS[name].weights and EXPERIMENTS[name].language]
-
-
-@pytest.mark.parametrize("name", OF_A_LANGUAGE)
-def test_shipped_models_of_a_language_answer_as_they_did(one_thread, name):
-    """In float16 as they are."""
-    seed = EXPERIMENTS[name].seeds[0]
-    task = task_of_language(shelf.load(EXPERIMENTS[name].language), seed)
-    for variant_id in EXPERIMENTS[name].weights:
-        model, _ = checkpoint.load_model(reference.weights(name, variant_id))
-        found = task.evaluate(model, lambda: False)["accuracy"]
-        shipped = SHIPPED[name].rows[variant_id].measured[str(seed)]["accuracy"]
-        assert found == pytest.approx(shipped, abs=0.005)
+        assert model.config == shown.variant(variant_id).config
+        shipped = SHIPPED[name].rows[variant_id].measured[str(seed)][shown.metric]
+        if shown.language:
+            task = task_of_language(shelf.load(shown.language), seed)
+            assert task.evaluate(model, lambda: False)["accuracy"] == pytest.approx(shipped, abs=0.005)
+        elif variant_id == shown.weights[0] and corpus.is_present(TINYSHAKESPEARE):
+            ids = torch.from_numpy(corpus.load(TINYSHAKESPEARE).held_out_ids.astype("int64"))
+            found = perplexity(mean_loss(model, windows(ids, budget.context_length)))
+            assert found == pytest.approx(shipped, rel=2e-4)
 
 
 def test_two_layers_continue_a_repeat_and_one_layer_stays_near_its_level():
-    one, two = (SHIPPED["induction"].rows[name] for name in ("one-layer", "two-layers"))
-    assert one.seeds == two.seeds == (0, 1, 2, 3, 4)
-    assert min(two.values("accuracy")) > 0.95
-    above = [a - b for a, b in zip(one.values("accuracy"), one.values("early_accuracy"), strict=True)]
-    assert max(above) < 0.1
-
-
-@pytest.mark.parametrize("name", OF_A_TEXT)
-def test_shipped_weights_are_worth_what_is_shipped(one_thread, name):
-    """In float16 as they are."""
-    if not corpus.is_present(TINYSHAKESPEARE):
-        pytest.skip("Tiny Shakespeare is not here")
-    variant_id = EXPERIMENTS[name].weights[0]
-    model, _ = checkpoint.load_model(reference.weights(name, variant_id))
-    context_length = EXPERIMENTS[name].budget("chapter", variant_id).context_length
-    ids = torch.from_numpy(corpus.load(TINYSHAKESPEARE).held_out_ids.astype("int64"))
-    found = perplexity(mean_loss(model, windows(ids, context_length)))
-    shipped = SHIPPED[name].rows[variant_id].measured["0"]["validation_perplexity"]
-    assert found == pytest.approx(shipped, rel=2e-4)
-
-
-def test_the_whole_reference_is_small():
-    assert sum(path.stat().st_size for path in paths.REFERENCE.rglob("*") if path.is_file()) < 25e6
+    rows = SHIPPED["induction"].rows
+    assert rows["one-layer"].seeds == rows["two-layers"].seeds == (0, 1, 2, 3, 4)
+    assert min(rows["two-layers"].values("accuracy")) > 0.95
+    assert max(differences(rows, ("one-layer", "accuracy"), ("one-layer", "early_accuracy"))) < 0.1
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -278,51 +256,30 @@ def _between(name, document):
     return printed[1]
 
 
-def _run(number, **changes):
-    from engine.runs.launch import specs
+@pytest.fixture
+def runs_of(no_reference, home):
+    """Every run of an experiment at the chapter's budget, ended with 30.0, 31.0 ..."""
 
-    (spec,) = specs("averages", "chapter", (0,), "python-reference", ["no-context"])
-    fields = {
-        "id": number,
-        "sweep": "s",
-        "user": "u",
-        "spec": spec,
-        "digest": spec.digest,
-        "state": "done",
-        "reason": "",
-        "attempt": 1,
-        "slot": 0,
-        "created": 0.0,
-        "started": 0.0,
-        "ended": 0.0,
-        "seconds": 1.0,
-        "measured": {"validation_perplexity": 60.0},
-        "environment": {"device": "CPU"},
-    }
-    return Run(**{**fields, **changes})
+    def make(experiment_id):
+        store, ended = Store(), {"device": "CPU", "threads": 1, "lab": "", "torch": "", "python": ""}
+        sweep = store.submit(specs(experiment_id, "chapter", (0,), "python-reference"))
+        for run in store.runs(sweep=sweep):
+            measured = {"validation_perplexity": 29.0 + run.id}
+            store.advance(run.id, "queued", "done", measured=measured, environment=ended)
+        return store, store.runs()
+
+    return make
 
 
-def test_a_reference_is_not_made_of_half_an_experiment(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "REFERENCE", tmp_path)
+def test_a_reference_is_not_made_of_half_an_experiment(no_reference, runs_of):
+    store, runs = runs_of("averages")
     with pytest.raises(ValueError, match="averages has no finished run of average"):
-        reference_writer.write("averages", None, [_run(1)])
-    assert list(tmp_path.iterdir()) == []
+        reference_writer.write("averages", store, runs[:1])
+    assert list(no_reference.iterdir()) == []
 
 
-def test_models_that_differ_in_their_budget_only_are_told_apart(tmp_path, monkeypatch):
-    from engine.runs.launch import specs
-
-    monkeypatch.setattr(paths, "REFERENCE", tmp_path)
+def test_models_that_differ_in_their_budget_only_are_told_apart(runs_of, monkeypatch):
     monkeypatch.setattr(reference_writer, "first_losses", lambda config, language: [])
-    monkeypatch.setattr(reference_writer, "curve", lambda directory, metric: [])
-    made = specs("norm-placement", "chapter", (0,), "python-reference")
-    store = SimpleNamespace(directory=lambda number: tmp_path)
-    environment = {"device": "CPU", "threads": 1, "lab": "", "torch": "", "python": ""}
-    runs = [
-        _run(number, spec=spec, measured={"validation_perplexity": 30.0 + number}, environment=environment)
-        for number, spec in enumerate(made)
-    ]
-    reference_writer.write("norm-placement", store, runs)
+    reference_writer.write("norm-placement", *runs_of("norm-placement"))
     rows = reference.load("norm-placement").rows
     assert [row.mean("validation_perplexity") for row in rows.values()] == [30.0, 31.0, 32.0, 33.0]
-    reference.load.cache_clear()

@@ -1,13 +1,13 @@
 """A run that starts from another run's weights: the failed rescue's engine."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import torch
 
 from engine.chapter.budget import Budget
-from engine.chapter.experiments import AVERAGES, RESCUE, VARIANTS
+from engine.chapter.experiments import RESCUE
 from engine.chapter.variants import UNDIVIDED
 from engine.data import corpus
 from engine.models.config import ModelConfig
@@ -16,6 +16,7 @@ from engine.runs.spec import RunSpec
 from engine.runs.store import Store
 from engine.system import files
 from engine.training import checkpoint
+from tests.trainings import folder
 
 BUDGET = Budget(steps=20, batch_size=2, context_length=16, learning_rate=1e-2)
 
@@ -23,26 +24,15 @@ BUDGET = Budget(steps=20, batch_size=2, context_length=16, learning_rate=1e-2)
 @pytest.fixture
 def collapsed(tiny_corpus, one_thread):
     """A tiny undivided head, trained to its end as run 1. Returns its spec."""
-    config = replace(VARIANTS["undivided-1024"].config, d_model=16, d_head=64, max_positions=16)
-    spec = RunSpec(
-        experiment="scaling-training",
-        variant="undivided-1024",
-        budget_name="quick",
-        config=config,
-        budget=BUDGET,
-        corpus=tiny_corpus,
-        corpus_sha256=corpus.sha256_of(tiny_corpus),
-        seed=0,
-    )
-    assert trainer.run(folder(1, spec), 1)["state"] == "done"
+    (spec,) = launch.specs("scaling-training", "quick", (0,), tiny_corpus, ["undivided-1024"])
+    config = replace(spec.config, d_model=16, d_head=64, max_positions=16)
+    spec = replace(spec, config=config, budget=BUDGET)
+    assert trainer.run(run_folder(1, spec), 1)["state"] == "done"
     return spec
 
 
-def folder(run_id, spec):
-    directory = Store().directory(run_id)
-    directory.mkdir(exist_ok=True)
-    (directory / "spec.json").write_text(spec.to_json())
-    return directory
+def run_folder(run_id, spec):
+    return folder(Store().directory(run_id), spec)
 
 
 def test_a_fork_begins_with_the_others_weights_and_another_scale_and_nothing_else(collapsed):
@@ -51,7 +41,7 @@ def test_a_fork_begins_with_the_others_weights_and_another_scale_and_nothing_els
     assert {name: new[name] for name in new if new[name] != old[name]} == {"score_scale": "sqrt"}
     assert (fork.experiment, fork.variant) == (RESCUE.id, "divided-1024")
     assert (fork.budget, fork.seed, fork.corpus_sha256) == (BUDGET, 0, collapsed.corpus_sha256)
-    training = trainer.prepared(folder(2, fork), 1, fork)
+    training = trainer.prepared(run_folder(2, fork), 1, fork)
     saved, _ = checkpoint.load(Store().directory(1) / "checkpoint.safetensors")
     for name, parameter in training.model.named_parameters():
         assert torch.equal(parameter, saved[f"model.{name}"]), name
@@ -59,14 +49,16 @@ def test_a_fork_begins_with_the_others_weights_and_another_scale_and_nothing_els
     assert not training.optimizer.state
 
 
-def test_it_trains_on_from_the_divided_scores_of_the_collapsed_head(collapsed):
+def test_it_trains_on_from_the_divided_scores_and_resumed_from_its_own_checkpoint(collapsed):
     fork = launch.rescue(1, collapsed)
-    directory = folder(2, fork)
+    directory = run_folder(2, fork)
     assert trainer.run(directory, 1)["state"] == "done"
     before = files.records(Store().directory(1))[-1]
     after = files.records(directory)
     assert [record["step"] for record in after] == [0, 10, 20]
     assert after[0]["score_std"] == pytest.approx(before["score_std"] / 8, rel=1e-4)  # the root of 64
+    (Store().directory(1) / "checkpoint.safetensors").unlink()
+    assert trainer.prepared(directory, 2, fork).step == 20
 
 
 def test_what_it_forks_is_part_of_what_it_measures(collapsed):
@@ -79,17 +71,9 @@ def test_what_it_forks_is_part_of_what_it_measures(collapsed):
     assert RunSpec.from_json(one.to_json()) == one
 
 
-def test_specs_from_before_load_and_keep_their_digests():
-    spec = RunSpec(
-        experiment=AVERAGES.id,
-        variant="average",
-        budget_name="chapter",
-        config=VARIANTS["average"].config,
-        budget=AVERAGES.budget("chapter"),
-        corpus="tinyshakespeare",
-        corpus_sha256=corpus.TINYSHAKESPEARE_SHA256,
-        seed=0,
-    )
+def test_specs_from_before_load_and_keep_their_digests(tiny_corpus):
+    (spec,) = launch.specs("averages", "chapter", (0,), tiny_corpus, ["average"])
+    spec = replace(spec, corpus="tinyshakespeare", corpus_sha256=corpus.TINYSHAKESPEARE_SHA256)
     text = json.loads(spec.to_json())
     del text["start_from"]
     old = RunSpec.from_json(json.dumps(text))
@@ -114,21 +98,12 @@ def test_only_an_undivided_head_is_rescued(collapsed):
 def test_a_start_that_is_gone_or_another_is_told(collapsed):
     gone = launch.rescue(7, collapsed)
     with pytest.raises(ValueError, match="run #7, whose weights this one starts with, cannot be read"):
-        trainer.prepared(folder(2, gone), 1, gone)
+        trainer.prepared(run_folder(2, gone), 1, gone)
     other = launch.rescue(1, replace(collapsed, seed=5))
     with pytest.raises(ValueError, match="run #1 at step 20 is not the finished run"):
-        trainer.prepared(folder(3, other), 1, other)
-
-
-def test_a_resumed_fork_goes_on_from_its_own_checkpoint(collapsed):
-    fork = launch.rescue(1, collapsed)
-    directory = folder(2, fork)
-    trainer.run(directory, 1)
-    (Store().directory(1) / "checkpoint.safetensors").unlink()
-    assert trainer.prepared(directory, 2, fork).step == 20
+        trainer.prepared(run_folder(3, other), 1, other)
 
 
 def test_the_variants_that_can_be_rescued_are_all_divided_ones():
     assert "divided-1024" in RESCUE.variants
     assert all(UNDIVIDED[name].parent == name for name in RESCUE.variants)
-    assert {field.name for field in fields(RunSpec)} >= {"start_from", "seed"}

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -10,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 import psutil
 import pytest
@@ -21,10 +21,11 @@ from engine.chapter.budget import Budget
 from engine.chapter.experiments import VARIANTS
 from engine.memory_wall.plan import Plan
 from engine.runs import dispatcher as dispatching
-from engine.runs.dispatcher import AlreadyRunning, Dispatcher, verdict
+from engine.runs.dispatcher import Dispatcher, verdict
 from engine.runs.spec import RunSpec, WallSpec, spec_of
 from engine.runs.store import ACTIVE, ENDED, RESUMABLE, STATES, Store
 from engine.system import files, paths
+from tests.serving import until
 
 
 def spec(seed=0):
@@ -50,16 +51,15 @@ def submit(store, count=1, user="local"):
     return [run.id for run in store.runs(sweep=sweep)]
 
 
+@pytest.fixture
+def run_id(store):
+    """The id of one queued run."""
+    return submit(store)[0]
+
+
 def put_in(store, run_id, state):
     run = store.get(run_id)
     assert run.state == state or store.advance(run_id, run.state, state)
-
-
-def wait_until(true, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
 
 
 class FakeEngine:
@@ -87,9 +87,8 @@ class FakeEngine:
         pass
 
     def end(self, store, run_id, *, code=0, reason="", **outcome):
-        run = store.get(run_id)
+        run, directory = store.get(run_id), store.directory(run_id)
         del self.living[run.id, run.attempt]
-        directory = store.directory(run_id)
         if outcome:
             files.write_json(directory / "outcome.json", {"attempt": run.attempt, **outcome})
         ended = {"code": code, "signal": None, "reason": reason}
@@ -105,6 +104,19 @@ def engine():
 def dispatcher(store, engine):
     with Dispatcher(store, engine) as opened:
         yield opened
+
+
+@pytest.fixture
+def ticked(store, engine, dispatcher):
+    """Let these runs end, and the dispatcher look once. Returns the runs launched so far."""
+
+    def tick(*ended, state="done"):
+        for run_id in ended:
+            engine.end(store, run_id, state=state)
+        dispatcher.tick()
+        return engine.launched
+
+    return tick
 
 
 def together(work, count):
@@ -128,26 +140,16 @@ def processes(tmp_path, count, code):
         "import sys, pathlib\n"
         "root, number = pathlib.Path(sys.argv[1]), int(sys.argv[2])\n"
         "from engine.runs.store import Store\n"
-        "from engine.system import files\n"
         "from engine.runs.spec import RunSpec\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
     )
+    command, pipe = [sys.executable, "-c", start + code, str(tmp_path / "runs")], subprocess.PIPE
     children = [
-        subprocess.Popen(
-            [sys.executable, "-c", start + code, str(tmp_path / "runs"), str(number)],
-            cwd=paths.ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(count)
+        subprocess.Popen([*command, str(n)], cwd=paths.ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        for n in range(count)
     ]
+    assert [child.stdout.readline() for child in children] == ["ready\n"] * count
     for child in children:
-        assert child.stdout
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        assert child.stdin
         child.stdin.write("go\n")
         child.stdin.flush()
     ended = [child.communicate(timeout=60) for child in children]
@@ -173,13 +175,11 @@ def test_of_many_processes_exactly_one_wins_each_run(store, tmp_path):
         "print([r.id for r in store.runs() if store.advance(r.id, 'queued', 'starting', slot=number)])\n"
     )
     won = [json.loads(text) for text in processes(tmp_path, 4, code)]
-    assert sorted(run_id for one in won for run_id in one) == ids
-    for number, one in enumerate(won):
-        assert all(store.get(run_id).slot == number for run_id in one)
+    assert sorted(run_id for own in won for run_id in own) == ids
+    assert all(store.get(run_id).slot == number for number, own in enumerate(won) for run_id in own)
 
 
-def test_a_late_writer_changes_nothing(store):
-    (run_id,) = submit(store)
+def test_a_late_writer_changes_nothing(store, run_id):
     put_in(store, run_id, "cancelled")
     before = store.get(run_id)
     assert not store.advance(run_id, "queued", "starting", slot=3, started=time.time())
@@ -187,49 +187,49 @@ def test_a_late_writer_changes_nothing(store):
     assert store.get(run_id) == before
 
 
-def test_cancel_against_start_leaves_one_of_the_two_and_a_word_for_the_other(store):
-    for run_id in submit(store, 12):
+def test_of_two_at_once_one_wins_and_the_other_changes_nothing(store):
+    for run_id in submit(store, 12):  # cancelled against started
         together(lambda n, i=run_id: store.advance(i, "queued", "starting") if n else store.cancel(i), 2)
         run, asked = store.get(run_id), files.stop_requested(store.directory(run_id), 1)
         assert (run.state, asked) in [("cancelled", None), ("starting", "cancel")]
+    for run_id in submit(store, 8):  # two clicks on Resume
+        put_in(store, run_id, "failed")
+        assert together(lambda n, i=run_id: store.resume(i), 4).count(True) == 1
+        assert store.get(run_id).attempt == 2
+    for run_id in submit(store, 8):  # resumed against deleted
+        put_in(store, run_id, "interrupted")
+        resumed, deleted = together(lambda n, i=run_id: store.delete(i) if n else store.resume(i), 2)
+        assert resumed != deleted
+        assert (store.get(run_id) is None) == deleted
 
 
 # Submitting
 
 
-def test_submits_from_many_processes_lose_nothing(store, tmp_path):
-    text = spec().to_json()
+def test_submits_from_many_processes_into_a_new_folder_lose_nothing(tmp_path):
     code = (
-        f"store, spec = Store(root), RunSpec.from_json({text!r})\n"
+        f"store, spec = Store(root), RunSpec.from_json({spec().to_json()!r})\n"
         "for n in range(12): store.submit([spec, spec, spec], user=f'{number}', sweep=f'{number}-{n}')\n"
     )
-    processes(tmp_path, 4, code)
-    runs = store.runs()
-    assert [run.id for run in runs] == list(range(1, 4 * 12 * 3 + 1))
-    assert Counter(run.user for run in runs) == {str(n): 36 for n in range(4)}
-    by_sweep: dict[str, list[int]] = {}
-    for run in runs:
-        by_sweep.setdefault(run.sweep, []).append(run.id)
-    assert len(by_sweep) == 48
-    assert all(b - a == 1 for ids in by_sweep.values() for a, b in pairwise(ids)), "a sweep stays together"
-
-
-def test_processes_that_open_a_new_folder_at_once_all_can(tmp_path):
-    text = spec().to_json()
-    code = f"store = Store(root); store.submit([RunSpec.from_json({text!r})], user=f'{{number}}')\n"
     processes(tmp_path, 6, code)
     store = Store(tmp_path / "runs")
-    assert [run.id for run in store.runs()] == [1, 2, 3, 4, 5, 6]
-    with sqlite3.connect(store.root / "store.sqlite") as db:
-        assert db.execute("SELECT name, seq FROM sqlite_sequence").fetchall() == [("runs", 6)]
+    runs = store.runs()
+    assert [run.id for run in runs] == list(range(1, 6 * 12 * 3 + 1))
+    assert Counter(run.user for run in runs) == {str(n): 36 for n in range(6)}
+    assert len({run.sweep for run in runs}) == 72
+    assert all(len({run.sweep for run in runs[n : n + 3]}) == 1 for n in range(0, 216, 3)), "in one piece"
+    assert counters(store.root) == [("runs", 216)]
+
+
+def counters(root):
+    with sqlite3.connect(root / "store.sqlite") as db:
+        return db.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
 
 
 def test_threads_that_open_a_new_folder_at_once_all_can(tmp_path):
     for n in range(30):
-        root = tmp_path / str(n)
-        together(lambda _, root=root: Store(root).close(), 12)
-        with sqlite3.connect(root / "store.sqlite") as db:
-            assert db.execute("SELECT name, seq FROM sqlite_sequence").fetchall() == [("runs", 0)]
+        together(lambda _, root=tmp_path / str(n): Store(root).close(), 12)
+        assert counters(tmp_path / str(n)) == [("runs", 0)]
 
 
 def test_a_submitted_run_is_what_was_asked_for(store):
@@ -241,6 +241,12 @@ def test_a_submitted_run_is_what_was_asked_for(store):
     assert (run.started, run.ended, run.seconds, run.measured, run.environment) == (None, None, None, {}, {})
     assert store.get(run.id) == run
     assert store.get(run.id + 1) is None
+    # A row of another version is passed over, and the others go on.
+    (other,) = submit(store)
+    with store._connect() as db:
+        db.execute("UPDATE runs SET spec = json_set(spec, '$.config.unheard_of', 1) WHERE id = 1")
+    assert [run.id for run in store.runs()] == [other]
+    assert store.get(run.id) is None
 
 
 def test_a_sweep_is_submitted_whole_or_not_at_all(store):
@@ -256,18 +262,20 @@ def test_a_sweep_is_submitted_whole_or_not_at_all(store):
 def test_runs_are_found_by_every_argument(store):
     first, second = submit(store, 2), submit(store, 2)
     put_in(store, second[0], "done")
-    digests = [spec(1).digest]
-    assert [run.id for run in store.runs()] == first + second
-    assert [run.id for run in store.runs(states=("done",))] == [second[0]]
-    assert [run.id for run in store.runs(digests=digests)] == [first[1], second[1]]
-    assert [run.id for run in store.runs(states=("queued",), digests=digests)] == [first[1], second[1]]
-    assert store.runs(states=()) == []
-    assert store.runs(digests=()) == []
-    assert store.runs(sweep="none such") == []
+    digests, both = [spec(1).digest], [first[1], second[1]]
+    for which, ids in (
+        ({}, first + second),
+        ({"states": ("done",)}, [second[0]]),
+        ({"digests": digests}, both),
+        ({"states": ("queued",), "digests": digests}, both),
+        ({"states": ()}, []),
+        ({"digests": ()}, []),
+        ({"sweep": "none such"}, []),
+    ):
+        assert [run.id for run in store.runs(**which)] == ids
 
 
-def test_figures_survive_the_ledger(store):
-    (run_id,) = submit(store)
+def test_figures_survive_the_ledger(store, run_id):
     measured = {"validation_perplexity": 60.45, "train_perplexity": None}
     assert store.advance(run_id, "queued", "done", measured=measured, environment={"threads": 1}, seconds=2.5)
     run = store.get(run_id)
@@ -290,30 +298,20 @@ def test_a_queued_run_is_cancelled_at_once_and_leaves_no_folder(store):
     assert store.get(second).state == "queued"
 
 
-@pytest.mark.parametrize("state", ACTIVE)
-def test_an_active_run_is_asked_to_end(store, state):
-    (run_id,) = submit(store)
-    put_in(store, run_id, state)
-    store.cancel(run_id)
-    assert store.get(run_id).state == state
-    assert files.stop_requested(store.directory(run_id), 1) == "cancel"
-    assert files.stop_requested(store.directory(run_id), 2) is None
-
-
-@pytest.mark.parametrize("state", ENDED)
-def test_an_ended_run_is_not_cancelled(store, state):
-    (run_id,) = submit(store)
+@pytest.mark.parametrize("state", [*ACTIVE, *ENDED])
+def test_an_active_run_is_asked_to_end_and_an_ended_one_is_left_alone(store, run_id, state):
     put_in(store, run_id, state)
     before = store.get(run_id)
     store.cancel(run_id)
     store.cancel(run_id + 1)
     assert store.get(run_id) == before
-    assert not store.directory(run_id).exists()
+    asked = [files.stop_requested(store.directory(run_id), attempt) for attempt in (1, 2)]
+    assert asked == ["cancel" if state in ACTIVE else None, None]
+    assert store.directory(run_id).exists() == (state in ACTIVE)
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_only_what_can_go_on_is_resumed_as_a_new_attempt(store, state):
-    (run_id,) = submit(store)
+def test_only_what_can_go_on_is_resumed_as_a_new_attempt(store, run_id, state):
     put_in(store, run_id, state)
     assert store.resume(run_id) == (state in RESUMABLE)
     run = store.get(run_id)
@@ -322,40 +320,17 @@ def test_only_what_can_go_on_is_resumed_as_a_new_attempt(store, state):
     assert not store.resume(run_id + 1)
 
 
-def test_two_clicks_on_resume_are_one_resume(store):
-    for run_id in submit(store, 8):
-        put_in(store, run_id, "failed")
-        assert together(lambda n, i=run_id: store.resume(i), 4).count(True) == 1
-        assert store.get(run_id).attempt == 2
-
-
 @pytest.mark.parametrize("state", STATES)
 def test_only_an_ended_run_is_deleted_with_its_files(store, state):
     kept, run_id = submit(store, 2)
     put_in(store, run_id, state)
-    for folder in (store.directory(kept), store.directory(run_id)):
-        folder.mkdir()
-        (folder / "metrics.jsonl").write_text("{}\n")
+    for each in (kept, run_id):
+        files.write_json(store.directory(each) / "outcome.json", {})
     assert store.delete(run_id) == (state in ENDED)
     assert (store.get(run_id) is None) == (state in ENDED)
     assert store.directory(run_id).exists() == (state not in ENDED)
     assert store.directory(kept).exists()
     assert not store.delete(999)
-
-
-def test_a_run_that_left_no_folder_is_deleted_too(store):
-    (run_id,) = submit(store)
-    store.cancel(run_id)
-    assert store.delete(run_id)
-    assert store.runs() == []
-
-
-def test_resume_against_delete_leaves_one_of_the_two(store):
-    for run_id in submit(store, 8):
-        put_in(store, run_id, "interrupted")
-        resumed, deleted = together(lambda n, i=run_id: store.delete(i) if n else store.resume(i), 2)
-        assert resumed != deleted
-        assert (store.get(run_id) is None) == deleted
 
 
 # Ids
@@ -370,18 +345,11 @@ def test_an_id_is_never_given_twice(store):
     assert [run.id for run in Store(store.root).runs()] == [4, 5]
 
 
-def test_an_id_is_not_given_again_though_its_row_was_lost(store):
-    with sqlite3.connect(store.root / "store.sqlite") as db:
-        db.execute("DELETE FROM sqlite_sequence")
-    store.directory(17).mkdir()
-    (store.root / "notes").mkdir()
-    assert submit(Store(store.root)) == [18]
-
-
 @pytest.mark.parametrize("rows", [0, 3])
-def test_an_id_is_not_given_again_though_the_whole_ledger_was_lost(store, rows):
+def test_an_id_is_not_given_again_though_the_ledger_was_lost(store, rows):
     for run_id in submit(store, 5):
         store.directory(run_id).mkdir()
+    (store.root / "notes").mkdir()
     for file in store.root.glob("store.sqlite*"):
         file.unlink()
     again = Store(store.root)
@@ -389,6 +357,10 @@ def test_an_id_is_not_given_again_though_the_whole_ledger_was_lost(store, rows):
     assert submit(again, 1 + rows) == list(range(6, 7 + rows))
     shutil.rmtree(again.root / "5")
     assert submit(Store(again.root)) == [7 + rows]
+    with sqlite3.connect(again.root / "store.sqlite") as db:
+        db.execute("DELETE FROM sqlite_sequence")
+    again.directory(17).mkdir()
+    assert submit(Store(again.root)) == [18]
 
 
 def test_the_place_in_the_queue_counts_older_queued_runs(store):
@@ -402,21 +374,15 @@ def test_the_place_in_the_queue_counts_older_queued_runs(store):
 # Files of a run
 
 
-def test_records_leave_a_torn_line_for_the_next_call(tmp_path):
-    lines = [json.dumps({"step": n, "loss_nats": 1 / (n + 1)}) for n in range(3)]
+def test_records_leave_a_torn_line_for_the_next_call_and_pass_over_what_is_none(tmp_path):
     metrics = tmp_path / "metrics.jsonl"
-    assert files.records(tmp_path) == []
-    assert files.last_record(tmp_path) == {}
-    whole = ("\n".join(lines) + "\n").encode()
+    assert (files.records(tmp_path), files.last_record(tmp_path)) == ([], {})
+    whole = b"".join(b'{"step": %d, "loss_nats": 0.5}\n' % n for n in range(3))
     for end in range(len(whole) + 1):
         metrics.write_bytes(whole[:end])
         complete = whole[:end].count(b"\n")
         assert [r["step"] for r in files.records(tmp_path)] == list(range(complete))
         assert files.last_record(tmp_path).get("step", -1) == complete - 1
-
-
-def test_a_line_that_is_no_record_hides_no_other(tmp_path):
-    metrics = tmp_path / "metrics.jsonl"
     metrics.write_bytes(b'{"step": 1}\n\xff\x00{{\n{"step": 2}\n{"step": 3, "lo\n')
     assert files.records(tmp_path) == [{"step": 1}, {"step": 2}]
     assert files.last_record(tmp_path) == {"step": 2}
@@ -424,9 +390,8 @@ def test_a_line_that_is_no_record_hides_no_other(tmp_path):
 
 def test_the_last_record_of_a_big_file_is_found_without_reading_it(tmp_path):
     metrics = tmp_path / "metrics.jsonl"
-    with metrics.open("w") as out:
-        out.writelines(json.dumps({"step": n, "note": "é" * 30}) + "\n" for n in range(100_000))
-        out.write('{"step": 100000, "no')
+    lines = [json.dumps({"step": n, "note": "é" * 30}) + "\n" for n in range(100_000)]
+    metrics.write_text("".join(lines) + '{"step": 100000, "no')
     assert metrics.stat().st_size > 10e6
     began = time.perf_counter()
     for _ in range(20):
@@ -492,27 +457,13 @@ def test_a_request_to_end_is_for_one_attempt(tmp_path):
 # Dispatch
 
 
-def test_a_single_run_is_next_though_another_user_queued_twenty(store, engine, dispatcher):
+def test_a_single_run_is_next_though_another_user_queued_twenty(store, ticked):
     mine = submit(store, 20, user="ann")
-    dispatcher.tick()
-    assert engine.launched == mine[:2]
+    assert ticked() == mine[:2]
     (hers,) = submit(store, user="bob")
-    dispatcher.tick()
-    assert engine.launched == mine[:2], "the slots are taken"
-    engine.end(store, mine[0], state="done")
-    dispatcher.tick()
-    assert engine.launched[2] == hers
-    engine.end(store, mine[1], state="done")
-    dispatcher.tick()
-    assert engine.launched[3] == mine[2]
-
-
-def test_slots_are_shared_evenly_among_users_and_in_order_within_one(store, engine, dispatcher):
-    engine.slots = 6
-    queued = {user: submit(store, 5, user=user) for user in ("ann", "bob", "cyd")}
-    dispatcher.tick()
-    assert sorted(engine.launched) == sorted(run for ids in queued.values() for run in ids[:2])
-    assert engine.launched[:3] == [ids[0] for ids in queued.values()]
+    assert ticked() == mine[:2], "the slots are taken"
+    assert ticked(mine[0])[2:] == [hers]
+    assert ticked(mine[1])[3:] == [mine[2]]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -544,78 +495,51 @@ def submit_wall(store, user="local"):
     return run.id
 
 
-def test_nothing_starts_beside_an_exclusive_run_and_what_is_under_way_goes_on(store, engine, dispatcher):
+def test_nothing_starts_beside_an_exclusive_run_and_what_is_under_way_goes_on(store, ticked):
     (before,) = submit(store)
-    dispatcher.tick()
+    ticked()
     first, second = submit_wall(store), submit_wall(store)
     after, last = submit(store, 2)
-    dispatcher.tick()
-    assert engine.launched == [before, first]
-    engine.end(store, before, state="done")
-    dispatcher.tick()
-    assert engine.launched == [before, first], "though there is a slot"
-    engine.end(store, first, state="done")
-    dispatcher.tick()
-    assert engine.launched == [before, first, second], "two of them queue"
-    engine.end(store, second, state="cancelled")
-    dispatcher.tick()
-    assert engine.launched == [before, first, second, after, last]
+    assert ticked() == [before, first]
+    assert ticked(before) == [before, first], "though there is a slot"
+    assert ticked(first) == [before, first, second], "two of them queue"
+    assert ticked(second, state="cancelled") == [before, first, second, after, last]
 
 
-def test_an_exclusive_run_waits_its_turn_but_for_no_slot(store, engine, dispatcher):
+def test_an_exclusive_run_waits_its_turn_but_for_no_slot(store, ticked):
     mine = submit(store, 5, user="me")
-    dispatcher.tick()
-    assert engine.launched == mine[:2]
+    assert ticked() == mine[:2]
     late = submit_wall(store, user="me")
-    dispatcher.tick()
-    assert engine.launched == mine[:2], "older runs of the same user come first"
+    assert ticked() == mine[:2], "older runs of the same user come first"
     others = submit_wall(store, user="somebody")
-    dispatcher.tick()
-    assert engine.launched == [*mine[:2], others], "who has none under way is next"
-    engine.end(store, others, state="done")
+    assert ticked() == [*mine[:2], others], "who has none under way is next"
+    ended = others
     for run_id in mine[:3]:
-        dispatcher.tick()
-        assert store.get(late).state == "queued"
-        engine.end(store, run_id, state="done")
-    dispatcher.tick()
-    assert engine.launched == [*mine[:2], others, *mine[2:], late]
+        assert late not in ticked(ended)
+        ended = run_id
+    assert ticked(ended) == [*mine[:2], others, *mine[2:], late]
 
 
-def test_an_exclusive_run_does_not_start_while_the_engine_is_not_ready(store, engine, dispatcher):
+def test_an_exclusive_run_does_not_start_while_the_engine_is_not_ready(store, engine, ticked):
     engine.slots = 0
     wall = submit_wall(store)
-    dispatcher.tick()
-    assert engine.launched == []
+    assert ticked() == []
     engine.slots = 1
-    dispatcher.tick()
-    assert engine.launched == [wall]
+    assert ticked() == [wall]
 
 
-def test_the_next_dispatcher_adopts_an_exclusive_run(store, engine):
-    wall = submit_wall(store)
-    with Dispatcher(store, engine) as first:
-        first.tick()
-    submit(store)
-    with Dispatcher(store, engine) as second:
-        second.tick()
-        assert engine.launched == [wall]
-        assert store.get(wall).state == "running"
-
-
-def test_a_measurement_of_the_wall_is_an_entry_and_no_training(store):
-    plan = Plan(tokens=(256, 128), implementations=("fused",), budget_bytes=2**33)
-    asked = WallSpec(plan)
+def test_a_measurement_of_the_wall_is_an_entry_and_no_training(store, run_id):
+    asked = WallSpec(Plan(tokens=(256, 128), implementations=("fused",), budget_bytes=2**33))
     assert WallSpec.from_json(asked.to_json()) == spec_of(asked.to_json()) == asked
     assert json.loads(asked.to_json())["kind"] == "memory-wall"
     assert "kind" not in json.loads(spec().to_json())
-    assert WALL.digest == "50b7de425ae805f5a246b8d2c0bd5d4a"
-    assert asked.digest != WALL.digest
+    assert WALL.digest == "50b7de425ae805f5a246b8d2c0bd5d4a" != asked.digest
     assert (asked.title, asked.steps) == ("fused to 256 tokens, 8 GB", 2)
-    (training,), (wall,) = submit(store), store.entries(sweep=store.submit([asked], user="me"))
+    (wall,) = store.entries(sweep=store.submit([asked], user="me"))
     assert store.get(wall.id) == wall
     assert (wall.spec, wall.digest, wall.user, wall.state) == (asked, asked.digest, "me", "queued")
-    assert [run.id for run in store.entries()] == [training, wall.id]
-    assert [run.id for run in store.runs()] == [training]
+    assert [run.id for run in store.entries()] == [run_id, wall.id]
+    assert [run.id for run in store.runs()] == [run_id]
     assert [run.id for run in store.entries(digests=[asked.digest])] == [wall.id]
     for wrong in ('{"kind": "other"}', '{"kind": "memory-wall"}', "[]", "7"):
         with pytest.raises((ValueError, TypeError, KeyError)):
@@ -623,8 +547,7 @@ def test_a_measurement_of_the_wall_is_an_entry_and_no_training(store):
 
 
 def test_fewer_slots_than_adopted_runs_start_nothing_until_there_is_room(store, engine):
-    ids = submit(store, 6)
-    engine.slots = 4
+    ids, engine.slots = submit(store, 6), 4
     with Dispatcher(store, engine) as before:
         before.tick()
         before.tick()
@@ -641,21 +564,22 @@ def test_fewer_slots_than_adopted_runs_start_nothing_until_there_is_room(store, 
 
 
 def test_the_next_dispatcher_adopts_what_the_last_one_started(store, engine):
-    ids = submit(store, 3)
+    ids = [*submit(store, 2), submit_wall(store)]
     with Dispatcher(store, engine) as first:
         first.tick()
+    (waiting,) = submit(store)
     with Dispatcher(store, engine) as second:
         second.tick()
-        assert engine.launched == ids[:2]
-        assert [store.get(i).state for i in ids] == ["running", "running", "queued"]
-        engine.end(store, ids[0], state="done")
+        assert engine.launched == ids
+        assert [run.state for run in store.entries()] == ["running"] * 3 + ["queued"]
+        for run_id in ids:
+            engine.end(store, run_id, state="done")
         second.tick()
-    assert engine.launched == ids
+    assert engine.launched == [*ids, waiting]
     assert store.get(ids[0]).state == "done"
 
 
-def test_a_run_becomes_running_when_its_trainer_has_a_process(store, engine, dispatcher):
-    (run_id,) = submit(store)
+def test_a_run_becomes_running_when_its_trainer_has_a_process(store, run_id, dispatcher):
     dispatcher.tick()
     (store.directory(run_id) / "pid.1.json").unlink()
     dispatcher.tick()
@@ -671,43 +595,35 @@ def test_a_run_becomes_running_when_its_trainer_has_a_process(store, engine, dis
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (OSError(11, "Resource temporarily unavailable"), "file error: Resource temporarily unavailable"),
-        (
-            OSError(28, "No space left on device", "/x/spec.json"),
-            "disk full: No space left on device (spec.json)",
-        ),
+        ((11, "Resource temporarily unavailable"), "file error: Resource temporarily unavailable"),
+        ((28, "No space left on device", "/x/spec.json"), "disk full: No space left on device (spec.json)"),
     ],
 )
 def test_what_cannot_be_launched_fails_with_its_reason_and_the_next_one_starts(
-    store, engine, dispatcher, error, reason
+    store, engine, ticked, error, reason
 ):
     engine.slots = 1
     first, second = submit(store, 2)
-    engine.refused[first] = error
-    dispatcher.tick()
-    dispatcher.tick()
+    engine.refused[first] = OSError(*error)
+    ticked()
+    assert ticked() == [second]
     run = store.get(first)
     assert (run.state, run.reason) == ("failed", reason)
     assert run.ended is not None
-    assert engine.launched == [second]
     del engine.refused[first]
     assert store.resume(first)
-    engine.end(store, second, state="done")
-    dispatcher.tick()
-    assert engine.launched == [second, first]
+    assert ticked(second) == [second, first]
 
 
-def test_a_folder_that_cannot_be_made_fails_its_run_alone(store, engine, dispatcher):
+def test_a_folder_that_cannot_be_made_fails_its_run_alone(store, ticked):
     first, second = submit(store, 2)
     store.directory(first).write_text("a file where the folder should be")
-    dispatcher.tick()
+    assert ticked() == [second]
     assert store.get(first).state == "failed"
     assert store.get(first).reason.startswith("file error: ")
-    assert engine.launched == [second]
 
 
-def test_a_run_cancelled_in_the_last_moment_is_not_launched(store, engine, dispatcher, monkeypatch):
-    (run_id,) = submit(store)
+def test_a_run_cancelled_in_the_last_moment_is_not_launched(store, run_id, ticked, monkeypatch):
     read = store.entries
 
     def entries(**which):
@@ -717,12 +633,10 @@ def test_a_run_cancelled_in_the_last_moment_is_not_launched(store, engine, dispa
         return found
 
     monkeypatch.setattr(store, "entries", entries)
-    dispatcher.tick()
-    assert engine.launched == []
+    assert ticked() == []
     assert store.get(run_id).state == "cancelled"
 
 
-STEP = '{"step": 40, "seconds": 2.5}\n'
 WENT = {"attempt": 1, "seconds": 3.0}
 DONE = {**WENT, "state": "done", "measured": {"m": 2.0}}
 DIVERGED = {**WENT, "state": "diverged", "reason": "at step 3"}
@@ -752,47 +666,42 @@ KILLED = {"code": None, "signal": "SIGKILL", "reason": "killed from outside"}
     ],
 )
 def test_how_a_run_ended_is_told_from_its_folder(tmp_path, outcome, ended, word, state, reason):
-    (tmp_path / "metrics.jsonl").write_text(STEP)
-    if outcome:
-        files.write_json(tmp_path / "outcome.json", outcome)
-    if ended:
-        files.write_json(tmp_path / "exit.1.json", ended)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 40, "seconds": 2.5}\n')
+    for name, document in (("outcome", outcome), ("exit.1", ended)):
+        if document:
+            files.write_json(tmp_path / f"{name}.json", document)
     if word:
         files.request_stop(tmp_path, 1, word)
-    said, changes = verdict(tmp_path, 1)
-    assert said == state
-    assert changes.get("reason", "") == reason
-    current = bool(outcome) and outcome["attempt"] == 1
-    assert changes["seconds"] == (3.0 if current else 2.5)
-    assert changes.get("measured", {}) == ((outcome or {}).get("measured", {}) if current else {})
-
-
-def test_only_one_dispatcher_serves_a_folder(store, engine, dispatcher):
-    submit(store)
-    with pytest.raises(AlreadyRunning, match=r"^another dispatcher already serves .*; one is enough.*\.$"):
-        Dispatcher(store, FakeEngine()).__enter__()
-    assert dispatching.running(store.root)
-    dispatcher.tick()
-    assert len(engine.launched) == 1
+    told, changes = verdict(tmp_path, 1)
+    assert (told, changes.get("reason", "")) == (state, reason)
+    current = outcome if outcome and outcome["attempt"] == 1 else {"seconds": 2.5}
+    assert changes["seconds"] == current["seconds"]
+    assert changes.get("measured", {}) == current.get("measured", {})
 
 
 def test_a_second_dispatcher_process_says_so_and_ends(home, python):
-    with Dispatcher(Store(), FakeEngine()):
+    with Dispatcher(Store(), FakeEngine()) as first:
         ended = python("-m", "engine.runs.dispatcher")
+        submit(Store())
+        first.tick()
+        assert len(first.engine.launched) == 1
     assert ended.returncode == 3
-    assert ended.stderr.startswith(f"another dispatcher already serves {paths.RUNS}; ")
-    assert ended.stderr.count("\n") == 1
+    assert re.fullmatch(rf"another dispatcher already serves {paths.RUNS}; one is enough.*\.\n", ended.stderr)
 
 
-def test_whether_a_dispatcher_runs_is_known_whatever_becomes_of_it(store, engine, home):
+def test_whether_a_dispatcher_runs_is_known_whatever_becomes_of_it(store, engine, home, monkeypatch):
     assert not dispatching.running(store.root)
     assert not dispatching.running(store.root / "none" / "such")
-    with Dispatcher(store, engine):
+    with Dispatcher(store, engine), monkeypatch.context() as patch:
+        assert dispatching.running(store.root)
+        known = psutil.Process.create_time
+        # The clock is set back: psutil counts a process's age from a boot time that is derived from it.
+        patch.setattr(psutil.Process, "create_time", lambda self: known(self) - 3600)
         assert dispatching.running(store.root)
     assert not dispatching.running(store.root)
     server = subprocess.Popen([sys.executable, "-m", "engine.runs.dispatcher"], cwd=paths.ROOT)
     try:
-        wait_until(dispatching.running)
+        until(dispatching.running, 20, "it never ran")
     finally:
         server.kill()
         server.wait()
@@ -803,77 +712,36 @@ def test_asking_whether_a_dispatcher_runs_never_keeps_one_from_starting(store, e
     stop = threading.Event()
 
     def ask():
-        while not stop.is_set():
+        while not stop.wait(0.005):
             dispatching.running(store.root)
-            time.sleep(0.005)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        for _ in range(50):
-            with Dispatcher(store, engine):
-                pass
-    finally:
-        stop.set()
-        asking.join()
-
-
-def test_closing_the_lab_asks_every_active_run_to_save_and_records_that_it_did(store, engine, dispatcher):
-    first, second, third = submit(store, 3)
-    dispatcher.tick()
-
-    def obey():
-        for run_id in (first, second):
-            while files.stop_requested(store.directory(run_id), 1) != "stop":
-                time.sleep(0.01)
-            engine.end(store, run_id, state="interrupted", reason="the lab was closed, at step 3")
-
-    obeying = threading.Thread(target=obey)
-    obeying.start()
-    dispatcher.stop_runs()
-    obeying.join()
-    assert [store.get(i).state for i in (first, second, third)] == ["interrupted", "interrupted", "queued"]
-    assert store.resume(first)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        try:
+            for _ in range(50):
+                with Dispatcher(store, engine):
+                    pass
+        finally:
+            stop.set()
+    asking.result()
 
 
-# Clocks are set back
-
-
-def test_a_clock_set_back_makes_nothing_negative_and_stops_nothing(store, engine, dispatcher, monkeypatch):
+def test_a_clock_set_back_makes_nothing_negative_and_stops_nothing(store, engine, ticked, monkeypatch):
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     first, second = submit(store, 2)
-    dispatcher.tick()
-    dispatcher.tick()
+    ticked()
+    ticked()
     monkeypatch.setattr(time, "time", lambda: now - 3600)
     (third,) = submit(store)
     assert store.queue_position(third) == 0
-    engine.end(store, first, state="done", seconds=1.5)
-    dispatcher.tick()
+    assert ticked(first) == [first, second, third], "in the order of asking, whatever the clock says"
     assert store.get(first).state == "done"
-    assert engine.launched == [first, second, third], "in the order of asking, whatever the clock says"
     store.cancel(second)
     assert files.stop_requested(store.directory(second), 1) == "cancel"
-    engine.end(store, second, state="cancelled", seconds=0.5)
     engine.end(store, third, reason="the trainer exited with code 3")
-    dispatcher.tick()
+    ticked(second, state="cancelled")
     for run in store.runs():
         assert run.state in ENDED
         assert run.seconds is None or run.seconds >= 0
         assert run.created <= run.started <= run.ended, "a page subtracts them"
-
-
-def test_a_dispatcher_is_still_known_after_the_clock_was_set_back(store, engine, monkeypatch):
-    with Dispatcher(store, engine):
-        known = psutil.Process.create_time
-        # psutil counts a process's age from a boot time that the kernel derives from the clock
-        monkeypatch.setattr(psutil.Process, "create_time", lambda self: known(self) - 3600)
-        assert dispatching.running(store.root)
-
-
-def test_a_row_of_another_version_is_passed_over_and_the_others_go_on(store):
-    store.submit([spec(0), spec(1)])
-    with store._connect() as db:
-        db.execute("UPDATE runs SET spec = json_set(spec, '$.config.unheard_of', 1) WHERE id = 1")
-    assert [run.id for run in store.runs()] == [2]
-    assert store.get(1) is None

@@ -2,12 +2,12 @@
 
 import errno
 import json
+from dataclasses import asdict
 
 import pytest
 
 from engine.runs.store import Store
 from engine.system import cores, device, files, paths
-from engine.system.errors import InvalidInput, LabError, Unavailable
 from engine.system.numbers import whole_number
 
 
@@ -35,58 +35,36 @@ def test_a_folder_named_by_a_strange_digit_is_passed_over(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error",
-    [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EDQUOT, "Disk quota exceeded")],
+    ("number", "windows", "named"),
+    [
+        (errno.ENOSPC, None, "disk full: said"),
+        (errno.EDQUOT, None, "disk full: said"),
+        (errno.EINVAL, 112, "disk full: said"),
+        (errno.EINVAL, 5, "file error: said"),
+        (errno.EACCES, None, "file error: said"),
+    ],
 )
-def test_a_full_disk_is_named_by_the_number_of_this_system(error):
-    assert files.plain_os_error(error).startswith("disk full: ")
-
-
-def test_a_full_disk_is_named_on_windows():
-    error = OSError(errno.EINVAL, "There is not enough space on the disk")
-    error.winerror = 112
-    assert files.plain_os_error(error).startswith("disk full: ")
-    error.winerror = 5
-    assert files.plain_os_error(error).startswith("file error: ")
-
-
-def test_another_error_of_the_file_system_is_no_full_disk():
-    error = PermissionError(errno.EACCES, "Permission denied", "/somewhere/checkpoint.safetensors")
-    assert files.plain_os_error(error) == "file error: Permission denied (checkpoint.safetensors)"
+def test_a_full_disk_is_named_by_the_number_of_this_system(number, windows, named):
+    error = OSError(number, "said", "/somewhere/checkpoint.safetensors")
+    error.winerror = windows
+    assert files.plain_os_error(error) == f"{named} (checkpoint.safetensors)"
 
 
 def test_an_updated_driver_is_asked_about_anew(tmp_path, monkeypatch):
-    driver = tmp_path / "version"
+    driver, answers = tmp_path / "version", iter(("cpu", "cuda"))
     monkeypatch.setattr(paths, "DATA", tmp_path)
     monkeypatch.setattr(device, "DRIVERS", (driver,))
-    answers = iter(("cpu", "cuda"))
-    monkeypatch.setattr(
-        device,
-        "_ask",
-        lambda: {
-            "kind": next(answers),
-            "title": "a device",
-            "memory_bytes": 0,
-            "torch": "2",
-            "torch_is_cpu_build": False,
-        },
-    )
+    found = device.Device("cpu", "a device", 0, "2", False)
+    monkeypatch.setattr(device, "_ask", lambda: {**asdict(found), "kind": next(answers)})
 
     def described():
         device.describe.cache_clear()
         return device.describe().kind
 
     try:
-        assert described() == "cpu"
-        assert described() == "cpu"  # from the cache: nobody was asked again
+        assert [described(), described()] == ["cpu", "cpu"]  # from the cache: nobody was asked again
         driver.write_text("NVRM version: 570.1\n")
-        assert described() == "cuda"
-        assert described() == "cuda"
+        assert [described(), described()] == ["cuda", "cuda"]
         assert json.loads((tmp_path / "cache" / "device.json").read_text())["kind"] == "cuda"
     finally:
         device.describe.cache_clear()
-
-
-def test_every_error_of_a_reader_is_one_tree():
-    assert issubclass(InvalidInput, LabError)
-    assert issubclass(Unavailable, LabError)

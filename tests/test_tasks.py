@@ -6,41 +6,23 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.chapter.budget import Budget
-from engine.chapter.experiments import EXPERIMENTS, METRICS, experiment
+from engine.chapter.experiments import EXPERIMENTS, METRICS
 from engine.data.languages import shelf
 from engine.data.languages.induction import INDUCTION
-from engine.data.languages.winograd import CLOSED, DECISION, Winograd
-from engine.models.config import ModelConfig
+from engine.data.languages.winograd import DECISION
 from engine.models.transformer import Transformer
 from engine.runs import launch
 from engine.runs.sources import task_of
-from engine.training import checkpoint
 from engine.training.evaluation import predictions
-from engine.training.loop import Training
 from engine.training.tasks import InductionTask, TextTask, WinogradTask, answers, task_of_language
+from tests.trainings import BUDGET, OF_SMALL, SMALL, on_language
 
 LANGUAGES = [name for name, shown in EXPERIMENTS.items() if shown.language]
-SMALL = Winograd(
-    nouns=("ant", "bee", "cow", "dog", "elk"), crosser=("tired", "slow"), crossed=("wet", "steep")
-)
-BLOCK = replace(
-    experiment("winograd-closed").variant("one-block").config,
-    vocab_size=len(SMALL.words),
-    d_model=16,
-    d_ff=16,
-)
-BUDGET = Budget(steps=30, batch_size=4, context_length=17, evaluate_every=20, checkpoint_every=10)
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def never():
     return False
-
-
-def training(language=SMALL, config=BLOCK, budget=BUDGET, seed=3, **more):
-    return Training(config=config, budget=budget, seed=seed, task=task_of_language(language, seed), **more)
 
 
 class Always(torch.nn.Module):
@@ -76,7 +58,7 @@ def test_a_text_too_short_for_its_window_is_refused():
 
 def test_predictions_are_those_of_the_model_position_by_position():
     torch.manual_seed(0)
-    model = Transformer(replace(BLOCK, dropout=0.5))
+    model = Transformer(replace(OF_SMALL, dropout=0.5))
     rows = torch.randint(len(SMALL.words), (1000, 18))  # more than one batch of an evaluation
     losses, likeliest = predictions(model, rows)
     assert model.training
@@ -101,25 +83,17 @@ def test_batches_are_sentences_of_training_and_every_one_comes():
     assert {tuple(row) for row in task.probe.tolist()} <= {tuple(row[:-1]) for row in held_out.tolist()}
 
 
-def first_noun(ids):
-    return ids[:, 1:2].expand_as(ids)
-
-
-def second_noun(ids):
-    return ids[:, 6:7].expand_as(ids)
-
-
 @pytest.mark.parametrize(
     ("choose", "shares"),
     [
-        (first_noun, (0.5, 0.5, 0.0)),
-        (second_noun, (0.5, 0.5, 0.0)),
+        (lambda ids: ids[:, 1:2].expand_as(ids), (0.5, 0.5, 0.0)),
+        (lambda ids: ids[:, 6:7].expand_as(ids), (0.5, 0.5, 0.0)),
         (torch.zeros_like, (0.0, 0.0, 1.0)),
     ],
+    ids=["the first noun", "the second noun", "another word"],
 )
 def test_a_model_without_a_rule_is_scored_by_what_it_names(choose, shares):
-    task = WinogradTask(SMALL, seed=0)
-    found = task.evaluate(Always(choose, len(SMALL.words)), never)
+    found = WinogradTask(SMALL, seed=0).evaluate(Always(choose, len(SMALL.words)), never)
     assert (found["accuracy"], found["wrong_noun"], found["other"]) == shares
 
 
@@ -135,23 +109,11 @@ def test_only_the_deciding_position_is_scored():
 
 
 def test_a_model_that_is_lost_has_no_shares():
-    run = training(budget=replace(BUDGET, learning_rate=1e9))
+    run = on_language(budget=replace(BUDGET, learning_rate=1e9))
     list(run.records())
     assert run.result.state == "diverged"
-    assert run.result.measured == {
-        "accuracy": None,
-        "wrong_noun": None,
-        "other": None,
-        "train_accuracy": None,
-    }
-    late = training()
-    whole = late.model.forward
-    late.model.forward = lambda ids: (
-        whole(ids) * (1.0 if late.model.training or late.step < 30 else float("nan"))
-    )
-    list(late.records())
-    assert (late.result.state, late.result.measured["accuracy"]) == ("diverged", None)
-    assert late.result.reason == "diverged at step 30: share of right answers is no number"
+    shares = ("accuracy", "wrong_noun", "other", "train_accuracy")
+    assert run.result.measured == dict.fromkeys(shares)
 
 
 # Repeated tokens
@@ -189,29 +151,30 @@ def test_a_model_that_guesses_has_no_context_to_gain_by():
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_a_run_trains_on_the_language_that_it_names_split_by_its_seed(name):
     for seed in (4, 5):
-        (asked,) = launch.specs(name, "quick", (seed,), name, EXPERIMENTS[name].variants[:1])
-        task, expected = task_of(asked), task_of_language(shelf.load(name), seed)
-        assert type(task) is type(expected)
-        assert torch.equal(task.train, expected.train)
-        assert torch.equal(task.held_out, expected.held_out)
-        assert set(task.figures) <= {*METRICS}
+        for asked in launch.specs(name, "quick", (seed,), name):
+            task, expected = task_of(asked), task_of_language(shelf.load(name), seed)
+            assert type(task) is type(expected)
+            assert torch.equal(task.train, expected.train)
+            assert torch.equal(task.held_out, expected.held_out)
+            assert set(task.figures) <= {*METRICS}
+            shape = (*task.probe.shape, asked.config.vocab_size)
+            assert Transformer(asked.config)(task.probe).shape == shape
     assert not torch.equal(task.held_out, task_of_language(shelf.load(name), 4).held_out)
 
 
-def test_a_run_that_does_not_fit_its_language_is_refused(home):
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("config", {"vocab_size": 35}, r"vocab_size is 35; allowed for winograd-closed: 36\."),
+        ("budget", {"context_length": 16}, r"context_length is 16; allowed for winograd-closed: 17\."),
+        (None, {"corpus_sha256": "0" * 64}, r"the language winograd-closed changed since this run was asked"),
+    ],
+)
+def test_a_run_that_does_not_fit_its_language_is_refused(home, part, change, said):
     (asked,) = launch.specs("winograd-closed", "quick", (0,), "winograd-closed", ["average"])
-    changed = {
-        r"vocab_size is 35; allowed for winograd-closed: 36\.": {
-            "config": replace(asked.config, vocab_size=35)
-        },
-        r"context_length is 16; allowed for winograd-closed: 17\.": {
-            "budget": replace(asked.budget, context_length=16)
-        },
-        r"the language winograd-closed changed since this run was asked for\.": {"corpus_sha256": "0" * 64},
-    }
-    for said, change in changed.items():
-        with pytest.raises(ValueError, match=said):
-            task_of(replace(asked, **change))
+    changes = {part: replace(getattr(asked, part), **change)} if part else change
+    with pytest.raises(ValueError, match=said):
+        task_of(replace(asked, **changes))
 
 
 def test_an_edited_language_is_trained_on_after_it_was_kept(home):
@@ -225,37 +188,8 @@ def test_an_edited_language_is_trained_on_after_it_was_kept(home):
 # Training on them
 
 
-def weights(run):
-    return [parameter.detach().clone() for parameter in run.model.parameters()]
-
-
-@pytest.mark.parametrize("stop_at", [1, 10, 23])
-def test_resume_equals_uninterrupted_for_a_language(tmp_path, stop_at):
-    whole = training()
-    records = list(whole.records())
-    path = tmp_path / "checkpoint.safetensors"
-    first = training(save=lambda t, h: checkpoint.save(path, t, h))
-    first.stop = lambda: first.step >= stop_at
-    list(first.records())
-    second = training()
-    second.restore(*checkpoint.load(path))
-    resumed = list(second.records())
-    assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(second), strict=True))
-    assert second.result.measured == whole.result.measured
-    assert [r["accuracy"] for r in records if "accuracy" in r][-1:] == [
-        r["accuracy"] for r in resumed if "accuracy" in r
-    ][-1:]
-
-
-def test_another_seed_is_another_split_and_other_weights():
-    runs = [training(seed=seed) for seed in (5, 5, 6)]
-    losses = [[r["loss_nats"] for r in run.records() if "loss_nats" in r] for run in runs]
-    assert losses[0] == losses[1] != losses[2]
-    assert not torch.equal(runs[0].task.train, runs[2].task.train)
-
-
 def test_records_have_what_the_task_measures():
-    run = training()
+    run = on_language()
     records = list(run.records())
     measured = [r["step"] for r in records if "accuracy" in r]
     assert measured == [r["step"] for r in records if "validation_loss_nats" in r] == [0, 10, 20, 30]
@@ -263,33 +197,6 @@ def test_records_have_what_the_task_measures():
     assert last.items() <= run.result.measured.items()
     assert sum(records[-1][name] for name in ("accuracy", "wrong_noun", "other")) == pytest.approx(1)
     assert 0 <= run.result.measured["train_accuracy"] <= 1
-
-
-@pytest.mark.full  # the shipped figures hold the order, and the first losses the code that made them
-def test_models_of_half_the_width_already_stand_in_the_chapters_order():
-    """The average is behind chance and wrong half of the time; a block gains, two gain more."""
-    table, found = experiment("winograd-closed"), {}
-    narrow = {"average": {}, "one-block": {"d_ff": 128}, "two-blocks": {"d_ff": 128}}
-    for name, change in narrow.items():
-        steps, rate = (600, 1e-2) if name == "average" else (400, 3e-3)
-        config = replace(table.variant(name).config, d_model=64, **change)
-        budget = replace(BUDGET, steps=steps, batch_size=32, learning_rate=rate, evaluate_every=1000)
-        run = training(CLOSED, config, budget, seed=0)
-        list(run.records())
-        found[name] = run.result.measured
-    assert found["average"]["accuracy"] < 0.4
-    assert found["average"]["wrong_noun"] == pytest.approx(0.5, abs=0.1)
-    assert found["average"]["accuracy"] < found["one-block"]["accuracy"] < found["two-blocks"]["accuracy"]
-    assert found["two-blocks"]["accuracy"] > 0.75
-
-
-def test_a_configuration_of_a_language_has_a_forward_pass():
-    for name in LANGUAGES:
-        shown = EXPERIMENTS[name]
-        for variant_id in shown.variants:
-            config: ModelConfig = shown.variant(variant_id).config
-            task = task_of_language(shelf.load(shown.language), 0)
-            assert Transformer(config)(task.probe).shape == (*task.probe.shape, config.vocab_size)
 
 
 def test_shares_need_no_float64_which_apple_silicon_lacks(monkeypatch):

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -13,70 +14,59 @@ from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer, parameter_count
 from engine.training import checkpoint
 from engine.training.evaluation import mean_loss, perplexity, windows
-from engine.training.loop import Training
-from engine.training.tasks import TextTask
+from tests.trainings import on_language, on_text, parameters
 
 BUDGET = Budget(steps=30, batch_size=4, context_length=16, evaluate_every=20, checkpoint_every=10)
-SMALL = {"vocab_size": 64, "d_model": 16, "max_positions": 16}
+WARMED = replace(BUDGET, warmup_steps=12, also_at=(8, 12, 16))
+SMALL = ModelConfig(vocab_size=64, d_model=16, max_positions=16)
 CONFIGS = {
-    "no-context": ModelConfig(**SMALL),
-    "average-positions": ModelConfig(**SMALL, mixer="average", positions="learned"),
-    "tied block": ModelConfig(
-        **SMALL,
-        mixer="attention",
-        connection="pre-norm",
-        n_head=2,
-        d_ff=32,
-        output_projection=True,
-        tied=True,
+    "no-context": SMALL,
+    "average-positions": replace(SMALL, mixer="average", positions="learned"),
+    "tied block": replace(
+        SMALL, mixer="attention", connection="pre-norm", n_head=2, d_ff=32, output_projection=True, tied=True,
         unembedding_bias=False,
     ),
-    "dropout": ModelConfig(
-        **SMALL, mixer="attention", connection="add", n_head=2, d_ff=32, positions="alibi", dropout=0.3
+    "dropout": replace(
+        SMALL, mixer="attention", connection="add", n_head=2, d_ff=32, positions="alibi", dropout=0.3
     ),
+}  # fmt: skip
+TRAININGS = {
+    **{name: partial(on_text, config, WARMED) for name, config in CONFIGS.items()},
+    "language": partial(on_language),
 }
-WARMED = replace(BUDGET, warmup_steps=12, also_at=(8, 12, 16))
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def training(config=SMALL, budget=BUDGET, **more):
+    return on_text(config, budget, **more)
 
 
-def training(config=CONFIGS["no-context"], budget=BUDGET, seed=3, **more):
-    ids = torch.randint(config.vocab_size, (600,), generator=torch.Generator().manual_seed(1))
-    task = TextTask(ids[:500], ids[500:], budget.context_length, budget.also_at)
-    return Training(config=config, budget=budget, seed=seed, task=task, **more)
-
-
-def weights(run):
-    return [parameter.detach().clone() for parameter in run.model.parameters()]
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("stop_at", [1, 7, 10, 23])
-def test_resume_equals_uninterrupted_bit_for_bit(tmp_path, name, stop_at):
-    whole = training(CONFIGS[name], WARMED)
-    list(whole.records())
-
+@pytest.fixture
+def saved(tmp_path):
+    """Where a training saves itself, and how."""
     path = tmp_path / "checkpoint.safetensors"
-    first = training(CONFIGS[name], WARMED, save=lambda t, h: checkpoint.save(path, t, h))
+    return path, {"save": lambda tensors, header: checkpoint.save(path, tensors, header)}
+
+
+@pytest.mark.parametrize("make", TRAININGS.values(), ids=TRAININGS)
+@pytest.mark.parametrize("stop_at", [1, 7, 10, 23])
+def test_resume_equals_uninterrupted_bit_for_bit(saved, make, stop_at):
+    path, saving = saved
+    whole, first = make(), make(**saving)
+    records = list(whole.records())
     first.stop = lambda: first.step >= stop_at
     list(first.records())
-    assert first.result is not None
     assert (first.result.state, first.result.step) == ("stopped", stop_at)
-
-    second = training(CONFIGS[name], WARMED, seed=99)  # whatever it was made with, the checkpoint decides
+    # Whatever it was made with, the checkpoint decides; but a language is split by the seed.
+    second = make(seed=3 if make is TRAININGS["language"] else 99)
     second.restore(*checkpoint.load(path))
-    list(second.records())
+    resumed = list(second.records())
     assert second.step == whole.step == 30
-    assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(second), strict=True))
-    assert second.result is not None
-    assert whole.result is not None
+    assert all(torch.equal(a, b) for a, b in zip(parameters(whole), parameters(second), strict=True))
     assert second.result.measured == whole.result.measured
+    shown = second.task.figures
+    assert {name: records[-1].get(name) for name in shown} == {name: resumed[-1].get(name) for name in shown}
 
 
 def test_a_warmup_raises_the_rate_in_a_line_and_then_leaves_it():
@@ -90,58 +80,38 @@ def test_a_warmup_raises_the_rate_in_a_line_and_then_leaves_it():
 def test_other_lengths_are_evaluated_at_the_end():
     run = training(budget=replace(BUDGET, also_at=(8, 16, 64)))
     list(run.records())
-    assert run.result is not None
     measured = run.result.measured
     assert measured["perplexity_16"] == pytest.approx(measured["validation_perplexity"])
     for length in (8, 64):
         loss = mean_loss(run.model, run.task.also[length])
         assert run.task.also[length].shape == (99 // length, length + 1)
         assert measured[f"perplexity_{length}"] == pytest.approx(math.exp(loss))
+    with pytest.raises(ValueError, match=r"100 tokens; one window needs 129"):
+        training(budget=replace(BUDGET, also_at=(16, 128)))
 
 
-def test_same_seed_same_run_and_another_seed_another():
-    runs = [training(seed=seed) for seed in (5, 5, 6)]
+@pytest.mark.parametrize("make", [on_language, training], ids=["language", "text"])
+def test_same_seed_same_run_and_another_seed_another(make):
+    runs = [make(seed=seed) for seed in (5, 5, 6)]
     losses = [[r["loss_nats"] for r in run.records() if "loss_nats" in r] for run in runs]
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_tied_weights_are_saved_once_and_stay_tied(tmp_path):
-    run = training(CONFIGS["tied block"], save=lambda t, h: checkpoint.save(tmp_path / "c", t, h))
+def test_tied_weights_are_saved_once_and_stay_tied(saved):
+    path, saving = saved
+    run = training(CONFIGS["tied block"], **saving)
     list(run.records())
-    loaded, _ = checkpoint.load_model(tmp_path / "c")
+    loaded, _ = checkpoint.load_model(path)
     assert loaded.unembedding.weight.data_ptr() == loaded.token_embedding.weight.data_ptr()
     ids = torch.arange(16).view(1, -1)
     assert torch.equal(loaded(ids), run.model.eval()(ids))
     assert parameter_count(loaded) == parameter_count(run.model)
 
 
-def test_gpt2_small_has_the_published_size():
-    with torch.device("meta"):
-        model = Transformer(
-            ModelConfig(
-                vocab_size=50257,
-                d_model=768,
-                n_layer=12,
-                n_head=12,
-                d_ff=3072,
-                mixer="attention",
-                connection="pre-norm",
-                positions="learned",
-                max_positions=1024,
-                output_projection=True,
-                qkv_bias=True,
-                tied=True,
-                unembedding_bias=False,
-            )
-        )
-    assert parameter_count(model) == 124_439_808
-
-
 @pytest.mark.parametrize("learning_rate", [1e6, 1e9])
 def test_divergence_is_a_labelled_result_in_strict_json(learning_rate):
     run = training(budget=replace(BUDGET, learning_rate=learning_rate))
     records = list(run.records())
-    assert run.result is not None
     assert run.result.state == "diverged"
     assert f"diverged at step {run.result.step}: loss is" in run.result.reason
     assert 1 <= run.result.step < BUDGET.steps
@@ -150,25 +120,25 @@ def test_divergence_is_a_labelled_result_in_strict_json(learning_rate):
     assert records[-1]["step"] == run.result.step
 
 
-def test_nan_is_found_at_its_step():
-    run = training()
-    whole = run.model.forward
-    run.model.forward = lambda ids: (
-        whole(ids) * (float("nan") if run.model.training and run.step >= 12 else 1.0)
-    )
-    list(run.records())
-    assert run.result is not None
-    assert run.result.reason == "diverged at step 13: loss is NaN"
-
-
-def test_a_model_that_is_lost_at_the_last_step_did_diverge():
-    run = training()
-    whole = run.model.forward
-    run.model.forward = lambda ids: whole(ids) * (1.0 if run.model.training or run.step < 30 else 1e30)
+@pytest.mark.parametrize(
+    ("make", "lost", "reason"),
+    [
+        (training, lambda run: float("nan") if run.model.training and run.step >= 12 else 1.0,
+         "diverged at step 13: loss is NaN"),
+        (training, lambda run: 1.0 if run.model.training or run.step < 30 else 1e30, "diverged at step 30: "),
+        (on_language, lambda run: 1.0 if run.model.training or run.step < 30 else float("nan"),
+         "diverged at step 30: share of right answers is no number"),
+    ],
+    ids=["in training", "at the last step", "of a language"],
+)  # fmt: skip
+def test_a_model_that_is_lost_did_diverge_at_its_step(make, lost, reason):
+    run = make()
+    forward = run.model.forward
+    run.model.forward = lambda ids: forward(ids) * lost(run)
     records = list(run.records())
-    assert run.result is not None
-    assert (run.result.state, run.result.step) == ("diverged", 30)
-    assert run.result.measured["validation_perplexity"] is None
+    assert run.result.state == "diverged"
+    assert run.result.reason.startswith(reason)
+    assert run.result.measured[run.task.figures[0]] is None
     json.dumps(records, allow_nan=False)
 
 
@@ -182,14 +152,16 @@ def test_records_say_what_was_measured():
         assert after["grad_norm"] > 0
 
 
-def test_early_evaluations_double():
-    run = training(budget=replace(BUDGET, steps=120, evaluate_every=100))
-    assert [r["step"] for r in run.records() if "validation_perplexity" in r] == [0, 10, 20, 40, 80, 100, 120]
-
-
-def test_a_budget_may_do_without_the_early_evaluations():
-    run = training(budget=replace(BUDGET, steps=50, evaluate_every=30, evaluate_early=False))
-    assert [r["step"] for r in run.records() if "validation_perplexity" in r] == [0, 30, 50]
+@pytest.mark.parametrize(
+    ("change", "steps"),
+    [
+        ({"steps": 120, "evaluate_every": 100}, [0, 10, 20, 40, 80, 100, 120]),
+        ({"steps": 50, "evaluate_every": 30, "evaluate_early": False}, [0, 30, 50]),
+    ],
+)
+def test_early_evaluations_double_or_are_done_without(change, steps):
+    run = training(budget=replace(BUDGET, **change))
+    assert [r["step"] for r in run.records() if "validation_perplexity" in r] == steps
 
 
 def test_a_clock_set_back_makes_no_negative_time(monkeypatch):
@@ -209,9 +181,7 @@ def test_mean_loss_is_that_of_torch_over_all_windows():
 
 
 def test_perplexity_beyond_a_float_is_none():
-    assert perplexity(1e6) is None
-    assert perplexity(float("nan")) is None
-    assert perplexity(0.0) == 1.0
+    assert (perplexity(1e6), perplexity(float("nan")), perplexity(0.0)) == (None, None, 1.0)
 
 
 def test_a_text_without_a_window_is_refused():
@@ -219,24 +189,14 @@ def test_a_text_without_a_window_is_refused():
         windows(torch.arange(16), 16)
 
 
-def test_a_held_out_text_too_short_for_the_longest_window_is_refused_before_any_step():
-    with pytest.raises(ValueError, match=r"100 tokens; one window needs 129"):
-        training(budget=replace(BUDGET, also_at=(16, 128)))
-
-
-def test_a_torn_checkpoint_is_refused_with_a_sentence(tmp_path):
-    path = tmp_path / "checkpoint.safetensors"
-    list(training(save=lambda t, h: checkpoint.save(path, t, h)).records())
+def test_a_torn_checkpoint_and_weights_of_another_shape_are_refused_with_a_sentence(saved):
+    path, saving = saved
+    list(training(**saving).records())
+    with pytest.raises(ValueError, match="has shape"):
+        training(replace(SMALL, d_model=8)).restore(*checkpoint.load(path))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ValueError, match="is not a whole checkpoint"):
         checkpoint.load(path)
-
-
-def test_weights_of_another_shape_are_refused(tmp_path):
-    path = tmp_path / "checkpoint.safetensors"
-    list(training(save=lambda t, h: checkpoint.save(path, t, h)).records())
-    with pytest.raises(ValueError, match="has shape"):
-        training(replace(CONFIGS["no-context"], d_model=8)).restore(*checkpoint.load(path))
 
 
 def test_a_deep_model_records_the_gradient_of_every_blocks_projections():
