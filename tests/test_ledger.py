@@ -1,6 +1,7 @@
 """Parameters counted from a configuration, against the models themselves, the chapter and GPT-2."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ PLACES = {
     "final norm": ("final_norm.",),
     "unembedding": ("unembedding.",),
 }
-CHANGES = (
+CHANGES: tuple[dict[str, Any], ...] = (
     {"connection": "post-norm", "n_layer": 3},
     {"mixer": "none"},
     {"mixer": "matrix", "max_positions": 7},

@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import FrozenInstanceError, fields, replace
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -141,7 +141,12 @@ def test_a_context_of_one_attends_to_itself_alone(mixer):
 # Two paths, one computation
 
 
-SHAPES = ({}, {"n_head": 4}, {"n_head": 4, "output_projection": True}, {"n_head": 3, "d_head": 8})
+SHAPES: tuple[dict[str, Any], ...] = (
+    {},
+    {"n_head": 4},
+    {"n_head": 4, "output_projection": True},
+    {"n_head": 3, "d_head": 8},
+)
 
 
 @pytest.mark.parametrize("scale", get_args(ScoreScale))

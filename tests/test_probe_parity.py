@@ -14,7 +14,7 @@ from engine.system.errors import InvalidInput
 from lab.sections.parity import parts
 
 # Of each implementation: the tests that catch it, and the switch of the pasted code that makes its mistake.
-MISTAKES = {
+MISTAKES: dict[str, tuple[set[str], tuple[str, str] | None]] = {
     "right": (set(), None),
     "softmax-axis": ({"rows", "causality", "equal-scores", "parity"}, ("softmax axis", "queries")),
     "no-scale": ({"variance", "parity"}, ("scale", "none")),
