@@ -72,7 +72,7 @@ def draw(pairs: Setting[int], widest: Setting[int], settings: Settings) -> None:
         status_slot = bench.status_line()
     probes.outdated(asked, now)
     measured = probes.attempt(status_slot, SCALING, **asked) if asked else None
-    d_heads = tuple(asked["d_heads"]) if measured and asked else d_heads
+    d_heads = tuple(row.d for row in measured.variance) if measured else d_heads
     st.markdown("**2,000 rows of 64 random scores** :gray[over the width]")
     across = Across(field="d", title="width d", first=d_heads[0], log=True, ticks=d_heads)
     panels.draw(saturation_parts(measured), d_heads[-1], "vectors", across=across)
