@@ -301,6 +301,6 @@ def test_rungs_write_side_by_side(text, probes_here):
 
 
 def test_without_a_prompt_or_a_model_nothing_is_written(text, probes_here):
-    assert "There is no trained model here." in said(press(opened(), "ladder.write"))
+    assert "There is no trained model here." in said(opened())
     weights_of(measure(text, "quick")[0])
     assert said(press(opened(prompt=" "), "ladder.write")).count("Type at least one word.") == 1
