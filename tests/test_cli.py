@@ -574,7 +574,8 @@ def test_a_language_is_trained_in_earnest_and_its_reference_is_shown(home, no_re
         assert (first[0], last) == (0, [10, pytest.approx(measured["accuracy"], abs=1e-3)])
         losses = reference_writer.first_losses(run.spec.config, "winograd-closed")
         assert row.losses == pytest.approx(losses, abs=1e-3)
-        assert sum(measured[name] for name in ("accuracy", "wrong_noun", "other")) == pytest.approx(1)
+        shares = [measured[name] or 0 for name in ("accuracy", "wrong_noun", "other")]
+        assert sum(shares) == pytest.approx(1)
     rows = strict(printed("show", "winograd-closed", "--json"))["rows"]
     assert rows[0]["reference"]["mean"] == runs[0].measured["accuracy"]
     assert cli("reproduce")[:2] == (0, "")

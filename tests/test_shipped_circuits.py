@@ -22,15 +22,15 @@ def shipped(variant):
 
 @pytest.mark.parametrize("variant", ["one-block", "two-blocks"])
 def test_block_1_scores_all_words_but_the_adjective_alike_under_all_eight_and_identities_hold(variant):
-    path, *split = shipped(variant)
-    subject = Subject(checkpoint.load_model(path)[0], *split)
+    path, language, seed = shipped(variant)
+    subject = Subject(checkpoint.load_model(path)[0], language, seed)
     sentences = [Sentence(X, Y, adjective) for adjective in CLOSED.adjectives]
     found = scores_under_change(subject.model, subject.asked(sentences).ids, ADJECTIVE, DECISION)
     assert len(found.scores) == 8
     assert max(found.score_change, found.weight_change) < 1e-6
     own = torch.tensor(found.own_scores)
     assert (own.amax(dim=0) - own.amin(dim=0)).max() > 0.1
-    proved = proof(path, *split, Pair(X, Y, ("tired", "wet")))
+    proved = proof(path, language, seed, Pair(X, Y, ("tired", "wet")))
     assert [proved.nothing, proved.everything] == pytest.approx([0, 1], abs=1e-6)
     for one in proved.attribution:
         assert one.total == pytest.approx(one.parts.logit_difference, abs=1e-4)
