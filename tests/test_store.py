@@ -325,6 +325,7 @@ def test_only_an_ended_run_is_deleted_with_its_files(store, state):
     kept, run_id = submit(store, 2)
     put_in(store, run_id, state)
     for each in (kept, run_id):
+        store.directory(each).mkdir()
         files.write_json(store.directory(each) / "outcome.json", {})
     assert store.delete(run_id) == (state in ENDED)
     assert (store.get(run_id) is None) == (state in ENDED)
