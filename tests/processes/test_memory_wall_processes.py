@@ -155,7 +155,7 @@ def test_the_guard_keeps_the_machine_usable(worker):
 def test_pythons_own_error_is_the_wall_and_a_bug_is_none_though_it_talks_of_memory(
     worker, mode, state, reason
 ):
-    end = worker(stand_in(mode)).work(LIMITS, sweep.never, Guard())
+    end = worker(stand_in(mode)).work(LIMITS, never, Guard())
     assert (end.state, end.reason) == (state, reason)
 
 

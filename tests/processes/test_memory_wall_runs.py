@@ -93,7 +93,9 @@ def test_a_worker_killed_fails_its_row_alone(lab):
     measuring(here, run)
     process = psutil.Process(here.pid(run, "trainer"))
     victim = next(
-        one for one in process.children() if '"n": 64, "implementation": "fused"' in one.cmdline()[-1]
+        one
+        for one in process.children()
+        if '"tokens": [64]' in one.cmdline()[-1] and '["fused"]' in one.cmdline()[-1]
     )
     victim.kill()
     here.until(lambda: (64, "fused", "failed") in rows(here, run), 5)
