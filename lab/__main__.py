@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 DEFAULT_PORT = 8501
 OWN_HOSTS = ("localhost", "127.0.0.1", "::1")
 RESTARTS, WITHIN_SECONDS = 5, 60.0
+SETTLE_SECONDS = 3.0  # the first page has the cores for itself so long
 ALREADY_SERVED = 3  # the dispatcher's exit code when another one holds the data folder
 
 
@@ -102,17 +103,20 @@ def serve(port: int) -> int:
     )
     host = _shown(address)
     url, failure = f"http://{f'[{host}]' if ':' in host else host}:{port}", None
+    opened: float | None = None
     prepare: subprocess.Popen[bytes] | None = None
     try:
         while not asked and failure is None:
             failure = dispatcher.keep_alive() or streamlit.keep_alive()
-            if prepare is None and _healthy(f"{url}/_stcore/health"):
+            if opened is None and _healthy(f"{url}/_stcore/health"):
+                opened = time.monotonic()
                 print(
                     f"Attention Lab is open at {url}. Ctrl-C ends it; runs save a checkpoint first.",
                     flush=True,
                 )
                 if _wants_browser():
                     webbrowser.open(url)
+            if prepare is None and opened and time.monotonic() > opened + SETTLE_SECONDS:
                 with suppress(LabError, OSError):  # pages start it themselves, and say what is wrong
                     Address.here().start()
                 # Fetches the text, makes tokens of it and times a few steps, so that no page waits for that.

@@ -1,5 +1,8 @@
 """What is served: the pages of app.py, to this machine's own hosts and to no other."""
 
+from importlib import import_module
+from threading import Thread
+
 import streamlit as st
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
@@ -37,3 +40,5 @@ def _is_ours(headers: Headers) -> bool:
 
 
 app = st.App("app.py", middleware=[Middleware(OwnHostsOnly)])
+# What the first page imports, while the browser still loads Streamlit's own scripts.
+Thread(target=import_module, args=("lab.sections.home.chart",), daemon=True).start()

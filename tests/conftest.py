@@ -10,6 +10,7 @@ import sys
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
+from streamlit.components.v2 import manifest_scanner
 
 from engine.benchmarks import memory
 from engine.chapter import reference
@@ -28,6 +29,10 @@ settings.register_profile(
     "lab", max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("lab")
+
+
+# Streamlit looks for components in all installed packages for each AppTest, a quarter of a second.
+manifest_scanner.scan_component_manifests = list
 
 
 def pytest_collection_modifyitems(items):

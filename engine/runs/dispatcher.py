@@ -21,6 +21,8 @@ from engine.system import files, paths
 from engine.system.files import plain_os_error
 
 TICK_SECONDS = 0.1
+# What only keeps trainers ready waits so long: two cores have the lab's first page to draw.
+SETTLE_SECONDS = 6.0
 LOCK_NAME = "dispatcher.lock"
 
 
@@ -37,6 +39,7 @@ class Dispatcher:
     def __init__(self, store: Store, engine: Engine) -> None:
         self.store, self.engine = store, engine
         self._complaint = ""  # said already
+        self._settled = time.monotonic() + SETTLE_SECONDS
         self._lock = FileLock(store.root / LOCK_NAME, timeout=0.1)  # ``running`` holds it for a moment
 
     def __enter__(self) -> "Dispatcher":
@@ -70,8 +73,11 @@ class Dispatcher:
         for run in self.store.entries(states=ACTIVE):
             if self._still_active(run):
                 active.append(run)
+        queued = self.store.entries(states=("queued",))
+        if not queued and time.monotonic() < self._settled:
+            return
         capacity = self.engine.capacity()  # asked at every tick: a nursery warms up before there is a run
-        queued = self.store.entries(states=("queued",)) if capacity else []
+        queued = queued if capacity else []
         served = self.store.last_started() if queued else {}
         # Nothing starts beside an exclusive run, which itself waits for no slot: those under way may last
         # for hours.

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browsing import SECOND, new_page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.full]
 
 LEFT = re.compile(r"held-out sentences [\d.]+\s%\swere right and ([\d.]+\s%) still are")
 
@@ -33,7 +33,6 @@ def test_train_two_blocks_see_both_maps_and_take_a_head_out(lab, opened):
     expect(page.get_by_text(re.compile(r"^Done in "))).to_be_visible(timeout=200 * SECOND)
     pick(page, "x, who crosses", "dog")
     pick(page, "y, what is crossed", "road")
-    page.get_by_role("button", name="Show both").click()
     both = page.get_by_text(re.compile(r"^the dog did not cross the road because it was too \w+ , so the"))
     expect(both).to_have_count(2, timeout=120 * SECOND)
     expect(page.get_by_test_id("stPlotlyChart")).to_have_count(
@@ -41,11 +40,9 @@ def test_train_two_blocks_see_both_maps_and_take_a_head_out(lab, opened):
     )  # a key; of each block both sentences, their difference, all adjectives; the four whole maps
     assert "x=dog" in page.url
 
-    page.get_by_role("button", name="Take it out").click()
     left = {accuracy(page)}
     for head in "234":
         pick(page, "Head", head)
-        expect(page.get_by_text("Measuring in a process of its own")).to_have_count(0)
         left.add(accuracy(page))
         if len(left) > 1:
             break

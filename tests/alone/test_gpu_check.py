@@ -14,6 +14,7 @@ from tests.test_cli import assert_refused, cli, strict
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.full
 def test_a_rehearsal_on_the_cpu_goes_through_every_section(python, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     out = tmp_path / "found.json"
