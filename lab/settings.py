@@ -298,9 +298,3 @@ class Settings:
         place = self._place or st.container()
         for notice in [*unknown, *self.notices.values()]:
             place.markdown(f":orange[{plain(notice)}]")
-
-
-def user() -> str:
-    """Whom a run belongs to, for fair turns among those who share this lab."""
-    address = st.context.ip_address  # None on this machine itself
-    return address if isinstance(address, str) and address else "local"

@@ -32,7 +32,7 @@ settings.load_profile("lab")
 
 
 # Streamlit looks for components in all installed packages for each AppTest, a quarter of a second.
-manifest_scanner.scan_component_manifests = lambda _=None: []
+manifest_scanner.scan_component_manifests = lambda max_workers=None: []
 
 
 def pytest_collection_modifyitems(items):

@@ -9,7 +9,8 @@ import streamlit as st
 from engine.runs.store import Run
 from lab.bench.layout import BUTTON
 from lab.bench.sweep import Sweep
-from lab.settings import Settings, user
+from lab.settings import Settings
+from lab.shell.reader import user
 from lab.words import count, plain
 
 ERROR = "bench.error"

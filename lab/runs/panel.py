@@ -14,7 +14,7 @@ from lab.bench.status import COLORS
 from lab.runs import card, story, wall
 from lab.runs.card import Sheet
 from lab.runs.view import model_name, shown_state
-from lab.settings import user
+from lab.shell.reader import user
 from lab.words import plain
 
 STORY_WIDTH, CARD_WIDTH = 640, 448  # px

@@ -10,8 +10,9 @@ from lab.charts import panels
 from lab.sections.wall import charts, parts, rows, sentences, tables
 from lab.sections.wall.parts import Controls
 from lab.sections.wall.rows import Measurement
-from lab.settings import Settings, user
+from lab.settings import Settings
 from lab.shell import frame
+from lab.shell.reader import user
 
 FIGURE = 552  # px, of one of two
 ROWS_WIDTH, CHAPTER_WIDTH = 672, 432  # px
