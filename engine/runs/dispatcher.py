@@ -36,10 +36,11 @@ class Dispatcher:
     Raises AlreadyRunning: on entering, when another process holds the lock.
     """
 
-    def __init__(self, store: Store, engine: Engine) -> None:
+    def __init__(self, store: Store, engine: Engine, settle_seconds: float = 0.0) -> None:
+        """settle_seconds: how long the engine keeps nothing ready while no run waits."""
         self.store, self.engine = store, engine
         self._complaint = ""  # said already
-        self._settled = time.monotonic() + SETTLE_SECONDS
+        self._settled = time.monotonic() + settle_seconds
         self._lock = FileLock(store.root / LOCK_NAME, timeout=0.1)  # ``running`` holds it for a moment
 
     def __enter__(self) -> "Dispatcher":
@@ -171,7 +172,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, ask)
     signal.signal(signal.SIGTERM, ask)
     try:
-        with Dispatcher(Store(), LocalEngine()) as dispatcher:
+        with Dispatcher(Store(), LocalEngine(), SETTLE_SECONDS) as dispatcher:
             while not asked:
                 dispatcher.tick()
                 time.sleep(TICK_SECONDS)

@@ -93,7 +93,7 @@ def test_killed_again_and_again_it_costs_one_sentence(place):
             killed.add(worker)
             worker.kill()
         time.sleep(0.1)
-    assert len(killed) == 2
+    assert len(killed) >= 2  # a first one may die before it is asked
     assert str(found[0]) == client.LOST
     assert ask(SLOW, note="after").value
 
