@@ -16,6 +16,7 @@ from engine.runs import dispatcher
 from engine.runs.spec import RunSpec, WallSpec
 from engine.runs.store import Store
 from engine.system import files
+from lab.bench import sweep
 from lab.runs import view, wall
 from lab.words import plain
 from tests.apptest import keys, open_home, rerun, said
@@ -361,3 +362,17 @@ def test_the_command_measures_the_same(changes, options):
     found = wall.command(Plan(**{"tokens": (128,), **changes}))
     assert found.line == (options and f"python -m engine bench memory {options}")
     assert bool(found.why_not) == (options is None)
+
+
+def test_of_a_run_that_grows_the_newest_state_alone_is_kept(tmp_path, monkeypatch):
+    read, file = Mock(wraps=files.records), tmp_path / "metrics.jsonl"
+    monkeypatch.setattr(files, "records", read)
+    assert sweep.recorded(tmp_path, "loss_nats") == ()
+    for step in range(1, 4):
+        with file.open("a") as out:
+            out.write(json.dumps({"step": step, "loss_nats": 1 / step}) + "\n")
+        points = sweep.recorded(tmp_path, "loss_nats")
+        assert points == sweep.recorded(tmp_path, "loss_nats")
+        assert points[-1] == (step, 1 / step)
+    assert read.call_count == 3, "what did not change is not read again"
+    assert [len(points) for points in sweep._kept(tmp_path, "loss_nats").values()] == [3]

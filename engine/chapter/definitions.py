@@ -60,18 +60,30 @@ class ChapterValue:
         return (self.low + self.high) / 2
 
 
-def printed(value: float, *, tolerance: float = 0.03, **words: str) -> ChapterValue:
-    """A figure whose digits stand in the chapter. words: where, and what else there is to say of it."""
-    return ChapterValue(low=value, high=value, tolerance=tolerance, printed=True, **words)
+def printed(value: float, *, where: str, tolerance: float = 0.03, **words: str) -> ChapterValue:
+    """A figure whose digits stand in the chapter. words: what else there is to say of it."""
+    return ChapterValue(low=value, high=value, tolerance=tolerance, printed=True, where=where, **words)
 
 
 def inferred(
-    low: float, high: float | None = None, *, conditions: str, tolerance: float = 0.03, **words: str
+    low: float,
+    high: float | None = None,
+    *,
+    where: str,
+    conditions: str,
+    tolerance: float = 0.03,
+    **words: str,
 ) -> ChapterValue:
     """A figure that follows from the chapter's prose, and how; a range where its words leave one."""
     high = low if high is None else high
     return ChapterValue(
-        low=low, high=high, tolerance=tolerance, printed=False, conditions=conditions, **words
+        low=low,
+        high=high,
+        tolerance=tolerance,
+        printed=False,
+        where=where,
+        conditions=conditions,
+        **words,
     )
 
 

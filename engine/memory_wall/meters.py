@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import torch
@@ -22,6 +22,16 @@ UNLIMITED = 2**62  # bytes
 SLOW_SECONDS = 2.0  # a step that takes longer needs no second one to warm up
 
 Step = Callable[[], object]
+
+
+class Allocator(Protocol):
+    """What is asked of ``torch.cuda``; a test hands in its own."""
+
+    def set_per_process_memory_fraction(self, fraction: float, /) -> None: ...
+    def reset_peak_memory_stats(self) -> None: ...
+    def max_memory_allocated(self) -> int: ...
+    def get_device_properties(self, device: int, /) -> Any: ...
+    def synchronize(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -72,17 +82,17 @@ def measure_bytes(
     allowed_bytes: int | None = None,
     *,
     beforehand: bool = True,
-    allocator: Any = None,
+    allocator: Allocator | None = None,
 ) -> tuple[Step, Bytes]:
     """Run a first step. Returns it, to be timed, and what it took.
 
     allowed_bytes: the budget, on a CPU of live tensors, on CUDA of all that the process allocates there.
     beforehand: as of ``LiveBytes``.
-    allocator: for CUDA, ``torch.cuda`` by default; a test hands in its own.
+    allocator: for CUDA, ``torch.cuda`` by default.
     Raises OutOfMemory: on a CPU before the allocation that would cross the budget; what the device raises.
     """
     on_cuda = measurement.device == "cuda"
-    gpu = allocator or torch.cuda
+    gpu: Allocator = allocator or torch.cuda
     if on_cuda:  # without a budget too: a driver may otherwise go on in the machine's memory, ever slower
         total = gpu.get_device_properties(0).total_memory
         gpu.set_per_process_memory_fraction(min(1.0, (allowed_bytes or total) / total))

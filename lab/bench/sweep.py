@@ -245,13 +245,20 @@ def recorded(directory: Path, metric: str) -> Recorded:
         status = (directory / "metrics.jsonl").stat()
     except OSError:
         return ()
-    return _recorded(directory, metric, (status.st_size, status.st_mtime_ns))
+    kept, stamp = _kept(directory, metric), (status.st_size, status.st_mtime_ns)
+    points = kept.get(stamp)
+    if points is None:
+        points = tuple(
+            (int(record["step"]), record[metric])
+            for record in files.records(directory, f'"{metric}"'.encode())
+            if record.get(metric) is not None
+        )
+        kept.clear()  # a run that grows has another stamp each second
+        kept[stamp] = points
+    return points
 
 
 @lru_cache(maxsize=4096)
-def _recorded(directory: Path, metric: str, stamp: tuple[int, int]) -> Recorded:  # noqa: ARG001 - another file is another entry
-    return tuple(
-        (int(record["step"]), record[metric])
-        for record in files.records(directory, f'"{metric}"'.encode())
-        if record.get(metric) is not None
-    )
+def _kept(directory: Path, metric: str) -> dict[tuple[int, int], Recorded]:  # noqa: ARG001 - one for each two
+    """What was read last, by the stamp of its file."""
+    return {}
