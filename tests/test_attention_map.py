@@ -1,10 +1,14 @@
 """The attention map as data: DESIGN, section 6, point by point."""
 
+import base64
+import io
 import json
 import math
+import re
 
 import numpy as np
 import pytest
+from PIL import Image, ImageColor
 
 from lab.charts.maps import figure as attention_map
 from lab.charts.maps import strip as attention_strip
@@ -80,12 +84,15 @@ def test_scores_have_two_hues_about_0_and_never_the_key_of_weights(scores, color
     wider = attention_map.figure(scores, colors, limit=50).data[0]
     assert (wider.zmin, wider.zmax) == (-50, 50)
     keys = [attention_strip.key(kind, 12.3, colors, kind) for kind in ("weights", "scores")]
-    assert [key.layout.xaxis.ticktext for key in keys] == [
-        ("0", ".067", ".25", ".5", "1"),
-        ("−12.3", "0", "12.3"),
+    ticks = [re.findall(r"left:([\d.]+)%\">(.*?)<", key) for key in keys]
+    assert [[text for _, text in named] for named in ticks] == [
+        ["0", ".067", ".25", ".5", "1"],
+        ["−12.3", "0", "12.3"],
     ]
-    assert keys[0].layout.xaxis.tickvals[1] == pytest.approx(math.sqrt(0.067))
-    assert not set(colours(keys[0].data[0])) & set(colours(keys[1].data[0]))
+    assert float(ticks[0][1][0]) == pytest.approx(100 * math.sqrt(0.067), abs=0.01)
+    tints = [re.findall(r"(#\w{6}) [\d.]+%", key) for key in keys]
+    assert tints == [[tint for _, tint in stops] for stops in (colors.weights, colors.scores)]
+    assert not set(tints[0]) & set(tints[1])
 
 
 def test_masked_cells_are_flat_grey_and_a_real_zero_is_not(weights):
@@ -124,25 +131,27 @@ def test_the_marked_row_is_outlined_up_to_the_mask(weights):
     assert not attention_map.figure(weights, LIGHT).layout.shapes
 
 
-def test_stages_come_as_thumbnails_and_several_can_be_chosen():
-    panels = {str(head): weights_panel(PIECES, WEIGHTS[0], SCORES[0], AHEAD) for head in range(3)}
+def test_stages_come_as_thumbnails_and_several_can_be_chosen(weights):
+    panels = dict.fromkeys(("0", "<1>", "2"), weights)
     strip = attention_strip.strip(panels, ("0", "2"), LIGHT)
-    assert [note.text for note in strip.layout.annotations] == ["<b>0</b>", "1", "→", "<b>2</b>", "→"]
-    assert [shape.line.color for shape in strip.layout.shapes] == [LIGHT.ink, LIGHT.border, LIGHT.ink]
-    side = strip.layout.xaxis.domain[1] * (attention_map.WIDTH - 2)
-    assert side == pytest.approx(attention_strip.THUMB, abs=1)
-    assert {(trace.zmin, trace.zmax) for trace in strip.data} == {(0, 1)}
-    assert strip.data[0].xaxis != strip.data[2].xaxis
+    assert re.findall(r'nowrap">(.*?)<img', strip) == ["<b>0</b>", "&lt;1&gt;", "<b>2</b>"]
+    assert re.findall(r"px solid (#\w+)", strip) == [LIGHT.ink, LIGHT.border, LIGHT.ink]
+    assert strip.count("→") == 2
+    pictures = re.findall(r"base64,(.*?)\"", strip)
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(pictures[1]))))
+    np.testing.assert_array_equal(shown, attention_strip.pixels(weights, LIGHT))
 
 
-@pytest.mark.parametrize("number_of_heads", [1, 4, 12, 32])
-def test_a_strip_keeps_its_width(number_of_heads):
-    panel = weights_panel(PIECES, WEIGHTS[0], SCORES[0], AHEAD)
-    panels = {str(head): panel for head in range(number_of_heads)}
-    strip = attention_strip.strip(panels, (), LIGHT)
-    domains = [strip.layout[f"xaxis{place}"].domain for place in range(1, number_of_heads + 1)]
-    assert all(start < end <= 1 for start, end in domains)
-    assert [note.text for note in strip.layout.annotations].count("→") == number_of_heads - 1
+@pytest.mark.parametrize("colors", [LIGHT, DARK])
+def test_a_pixel_of_a_thumbnail_has_the_colour_of_the_maps_cell(weights, scores, colors):
+    shown = attention_strip.pixels(weights, colors)
+    lowest, highest = (ImageColor.getrgb(colors.weights[end][1]) for end in (0, -1))
+    assert tuple(shown[0, 0]) == (*highest, 255)  # its own weight is 1
+    assert tuple(shown[3, 1]) == (*lowest, 255)  # a real 0
+    assert tuple(shown[0, 1]) == (*ImageColor.getrgb(colors.gray), round(255 * MASK_OPACITY))
+    largest = np.unravel_index(np.nanargmax(np.abs(scores.shown())), (T, T))
+    end = colors.scores[0 if scores.values[largest] < 0 else -1][1]
+    assert tuple(attention_strip.pixels(scores, colors)[largest]) == (*ImageColor.getrgb(end), 255)
 
 
 @pytest.mark.parametrize("tokens", [1, 14, 128])

@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import re
 from functools import partial
 
 import numpy as np
@@ -85,9 +86,9 @@ def test_what_each_part_is_worth_is_read_off_the_readers_own_figures(text):
 def test_looking_inside_shows_both_heads_stage_by_stage(trained):
     page = opened()
     figures = drawn(page)
-    for side in ("trained", "untrained"):
-        strip = one(figures, f"strip.{side}.")
-        names = [note.text for note in strip.layout.annotations if note.text != "→"]
+    strips = [node.proto.body for node in nodes(page) if node.type == "html" and "x·x" in node.proto.body]
+    for side, strip in zip(("trained", "untrained"), strips, strict=True):
+        names = re.findall(r"nowrap\">(.*?)<img", strip)
         assert names == ["x·x", "QKᵀ", "÷ √d_k", "mask", "<b>softmax</b>", "× V"]
         cells, mask = one(figures, f"map.weights.{side}.").data
         assert cells.y[13] == "·king (13)"
@@ -113,6 +114,9 @@ def test_three_steps_in_numbers(trained):
 
 def test_the_rows_table_and_the_whole_table_are_the_map(trained):
     page = opened(row="5")
+    assert not page.dataframe, "it is made once it is opened"
+    page.session_state["whole.weights.trained"] = True
+    rerun(page)
     cells = one(drawn(page), "map.weights.trained.").data[0]
     row = grid(cells)[5, :6] ** 2
     table = numbers(page, 2)
@@ -129,8 +133,16 @@ def test_every_stage_can_be_shown_large_and_scores_of_both_heads_have_one_scale(
     for stage in STAGES:
         pair = [one(figures, f"map.{stage}.{side}.").data[0] for side in ("trained", "untrained")]
         assert pair[0].zmax == pair[1].zmax
-        assert one(figures, f"key.{stage}.") is not None
         assert (pair[0].zmin == 0) == (stage == "weights")
+    keys = [node.proto.body for node in nodes(page) if node.type == "html" and "gradient" in node.proto.body]
+    assert [re.search(r">([^<]+)<div", key)[1] for key in keys] == [
+        "x·x",
+        "q·k",
+        "Score",
+        "Score",
+        "Weight",
+        "Value",
+    ]
     words = said(page)
     assert "√d_k = 11.3 times smaller" in words
     assert "Most of it comes from" in words

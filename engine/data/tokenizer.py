@@ -6,7 +6,7 @@ Imports no torch. Source: Sennrich et al. 2016; Radford et al. 2019 (GPT-2), sec
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ class Vocabulary:
     def tokenizer(self) -> Tokenizer:
         return parse(self.tokenizer_json)
 
-    @cached_property
-    def token_bytes(self) -> list[bytes]:
+    @property
+    def token_bytes(self) -> tuple[bytes, ...]:
         """The bytes that each token id stands for; a character may be spread over several tokens."""
         return token_bytes(self.tokenizer)
 
@@ -116,8 +116,9 @@ def parse(tokenizer_json: str) -> Tokenizer:
     return Tokenizer.from_str(tokenizer_json)
 
 
-def token_bytes(tokenizer: Tokenizer) -> list[bytes]:
-    """Return the bytes of every token, by id.
+@lru_cache(maxsize=4)
+def token_bytes(tokenizer: Tokenizer) -> tuple[bytes, ...]:
+    """Return the bytes of every token, by id; of the last few tokenizers they are kept.
 
     The alphabet writes printable bytes as themselves and the others, in order, as characters from 256 on.
     Source: Radford et al. 2019 (GPT-2), section 2.2 and its ``encoder.py``.
@@ -127,6 +128,6 @@ def token_bytes(tokenizer: Tokenizer) -> list[bytes]:
     others = [byte for byte in range(256) if chr(byte) not in byte_of]
     byte_of |= dict(zip(alphabet[len(byte_of) :], others, strict=True))
     vocab = tokenizer.get_vocab()
-    return [
+    return tuple(
         bytes(byte_of[character] for character in token) for token in sorted(vocab, key=vocab.__getitem__)
-    ]
+    )

@@ -101,24 +101,26 @@ def slower(model: Transformer, way: str, factor: float) -> Transformer:
 @torch.inference_mode()
 def order(ids: Sequence[int], seed: int, pieces: Sequence[str]) -> results.Order:
     """What a change of order does to fresh weights. pieces: the tokens as text."""
-    text = torch.tensor([ids])
-    T = text.shape[1]
+    T = len(ids)
     draw = torch.Generator().manual_seed(seed)
     everything = _other_order(T, draw)
     prefix = torch.cat([_other_order(T - 1, draw), torch.tensor([T - 1])])
+    text = torch.tensor(ids)
+    moved, led = torch.stack([text, text[everything]]), torch.stack([text, text[prefix]])
     rows = []
     for scheme in SCHEMES:
         base = POSITIONS.variant(scheme).config
-        masked, unmasked = untrained(base), untrained(replace(base, mixer="unmasked"))
-        one_block, two_blocks = (untrained(replace(base, n_layer=blocks)) for blocks in (1, 2))
+        as_it_is, other = untrained(base)(moved)
+        seeing_all = untrained(replace(base, mixer="unmasked"))(moved)
+        one_block, two_blocks = (untrained(replace(base, n_layer=blocks))(led)[:, -1] for blocks in (1, 2))
         rows.append(
             results.SchemeOrder(
                 scheme=scheme,
-                magnitude=masked(text).abs().mean().item(),
-                unmasked=_apart(unmasked(text)[:, everything], unmasked(text[:, everything])),
-                masked=_apart(masked(text)[:, everything], masked(text[:, everything])),
-                one_block=_apart(one_block(text)[:, -1], one_block(text[:, prefix])[:, -1]),
-                two_blocks=_apart(two_blocks(text)[:, -1], two_blocks(text[:, prefix])[:, -1]),
+                magnitude=as_it_is.abs().mean().item(),
+                unmasked=_apart(seeing_all[0, everything], seeing_all[1]),
+                masked=_apart(as_it_is[everything], other),
+                one_block=_apart(*one_block),
+                two_blocks=_apart(*two_blocks),
             )
         )
     return results.Order(rows, everything.tolist(), prefix.tolist(), list(pieces))

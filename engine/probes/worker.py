@@ -26,6 +26,7 @@ import psutil
 
 from engine.probes import registry, wire
 from engine.probes.address import Address
+from engine.system.cores import usable_cores
 from engine.system.errors import LabError
 from engine.system.processes import gigabytes, machine_bytes
 
@@ -48,7 +49,10 @@ class Job:
 
     def say(self, message: dict[str, Any]) -> None:
         """Tell everybody who waits; who has left, or does not listen, is forgotten."""
-        data = wire.dumps(message)
+        self.send(wire.dumps(message))
+
+    def send(self, data: bytes) -> None:
+        """The same, as it goes over the wire."""
         with self.speaking:
             for connection in list(self.waiting):
                 try:
@@ -128,9 +132,8 @@ class Worker:
         """Answer until nobody asks any more."""
         for work in (self._listen, self._beat, self._watch):
             threading.Thread(target=work, daemon=True).start()
-        import torch
+        import torch  # noqa: F401 - the first request shall not wait for it
 
-        torch.set_num_threads(1)
         while self.queue.all() or time.monotonic() - self.queue.touched < IDLE_SECONDS:
             if taken := self.queue.take(1.0):
                 self._compute(*taken)
@@ -162,15 +165,19 @@ class Worker:
         self.queue.add(str(request.get("reader")), asked, Job(probe, request["arguments"]), connection)
 
     def _compute(self, asked: str, job: Job) -> None:
+        import torch
+
         job.began = time.monotonic()
+        # A short answer leaves the cores to whoever trains; for a long one a reader waits.
+        torch.set_num_threads(1 if job.probe.quick else usable_cores())
         try:
-            result = wire.plain(job.probe.call(job.arguments))
-            answer = {"result": result, "seconds": time.monotonic() - job.began}
+            result = job.probe.call(job.arguments)
+            answer = wire.dumps({"result": result, "seconds": time.monotonic() - job.began})
         except LabError as error:
-            answer = {"refused": str(error)}
+            answer = wire.dumps({"refused": str(error)})
         except Exception:  # a bug: whoever asked shows it as one
-            answer = {"bug": traceback.format_exc()}
-        self.queue.done(asked).say(answer)
+            answer = wire.dumps({"bug": traceback.format_exc()})
+        self.queue.done(asked).send(answer)
 
     def _beat(self) -> None:
         """Tell all who wait that this process lives; end it when the one that started it does not."""

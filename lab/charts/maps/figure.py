@@ -54,14 +54,14 @@ def figure(
     return go.Figure(data=traces(panel, colors, limit, gap), layout=layout)
 
 
-def draw(made: Any, element: str, colors: Palette, *, said: str = "", still: bool = False) -> None:
+def draw(made: Any, element: str, colors: Palette, *, said: str = "") -> None:
     """Put a figure on the page. Its key carries the theme, or a switch would leave the old colours.
 
-    said: what it shows, for those who do not see it; still: nothing happens when it is pointed at.
+    said: what it shows, for those who do not see it.
     """
     import streamlit as st
 
-    config = {"displayModeBar": False, "staticPlot": still, "scrollZoom": False, "doubleClick": False}
+    config = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
     width, height = int(made.layout.width), int(made.layout.height)
     key, alt = f"{element}.{colors.name}", said or None
     st.plotly_chart(made, width=width, height=height, theme=None, key=key, config=config, alt=alt)

@@ -1,75 +1,80 @@
-"""What stands above an attention map: thumbnails to choose from, and the key of the colours."""
+"""What stands above an attention map, as HTML: thumbnails to choose from, and the key of the colours.
 
+Nothing happens where they are pointed at, so no chart is drawn for them: a browser shows these at once.
+"""
+
+import base64
+import io
 import math
 from collections.abc import Collection, Mapping
 from html import escape
-from typing import Any
 
 import numpy as np
+from PIL import Image, ImageColor
 
-from lab.charts.maps.figure import PAPER, SMALL, WIDTH, bare, scale, traces
-from lab.charts.maps.panel import Kind, Panel
+from lab.charts.maps.panel import Array, Kind, Panel, shades
 from lab.charts.maps.sentences import number
-from lab.shell.palette import Palette
+from lab.shell.palette import MASK_OPACITY, Palette
 
-THUMB, GAP, NAME = 72, 34, 22  # px: a thumbnail's side, most between two, the line above it
 TICKS = (0, 0.067, 0.25, 0.5, 1)  # of the key of weights
-KEY_WIDTH, KEY_HEIGHT = 260, 46  # px
+_STRIP = "display:flex; align-items:end; gap:6px; font-size:13px; line-height:22px"
+_THUMB = "margin:0; flex:0 1 72px; min-width:0; white-space:nowrap"
+_PICTURE = "display:block; width:100%; aspect-ratio:1; image-rendering:pixelated; outline:"
+_KEY = "display:flex; gap:8px; font-size:12px; line-height:14px; padding:6px 24px 26px 0"
+_RAMP = "position:relative; width:176px; height:14px; background:linear-gradient(90deg, "
+_TICK = "position:absolute; top:17px; transform:translateX(-50%); font-style:normal; color:"
 
 
-def strip(panels: Mapping[str, Panel], chosen: Collection[str], colors: Palette) -> Any:
+def strip(panels: Mapping[str, Panel], chosen: Collection[str], colors: Palette) -> str:
     """Thumbnails in a row under their names, each made of the one before; the chosen ones outlined."""
-    import plotly.graph_objects as go
-
-    step = min(THUMB + GAP, (WIDTH - THUMB - 2) / max(len(panels) - 1, 1))
-    side = min(THUMB, step - 8)
-    layout = {**bare(colors, WIDTH, round(NAME + side + 3)), "margin": {"l": 1, "r": 1, "t": NAME, "b": 2}}
-    font = {"font": {"size": SMALL + 1, "color": colors.ink}}
-    cells, notes, shapes = [], [], []
-    for place, (name, panel) in enumerate(panels.items(), start=1):
-        axes = {"xaxis": f"x{place}", "yaxis": f"y{place}"}
-        start, end = (place - 1) * step / (WIDTH - 2), ((place - 1) * step + side) / (WIDTH - 2)
-        tall, wide = panel.values.shape
-        hidden = {"visible": False, "fixedrange": True}
-        layout[f"xaxis{place}"] = {**hidden, "domain": [start, min(end, 1)], "range": [-0.5, wide - 0.5]}
-        layout[f"yaxis{place}"] = {**hidden, "range": [tall - 0.5, -0.5]}
-        cells += [{**trace, **axes, "hoverinfo": "skip"} for trace in traces(panel, colors, names=False)]
+    thumbs = []
+    for name, panel in panels.items():
         here = name in chosen
-        text = {"text": f"<b>{escape(name)}</b>" if here else escape(name), "x": start, "y": 1}
-        notes.append({**PAPER, **font, **text, "xanchor": "left", "yanchor": "bottom"})
-        if place > 1:
-            between = start - (step - side) / 2 / (WIDTH - 2)
-            notes.append({**PAPER, **font, "text": "→", "x": between, "y": 0.5, "xanchor": "center"})
-        line = {"color": colors.ink if here else colors.border, "width": 1.75 if here else 1}
-        edges = {"x0": -0.5, "x1": wide - 0.5, "y0": -0.5, "y1": tall - 0.5}
-        shapes.append({"type": "rect", "xref": axes["xaxis"], "yref": axes["yaxis"], **edges, "line": line})
-    return go.Figure(data=cells, layout={**layout, "annotations": notes, "shapes": shapes})
+        edge = f"1.75px solid {colors.ink}" if here else f"1px solid {colors.border}"
+        title = f"<b>{escape(name)}</b>" if here else escape(name)
+        picture = f"data:image/png;base64,{_png(pixels(panel, colors))}"
+        thumbs.append(
+            f'<figure style="{_THUMB}">{title}<img alt="" src="{picture}" style="{_PICTURE}{edge}"></figure>'
+        )
+    row, said = '<span style="padding-bottom:26px">→</span>'.join(thumbs), escape(", ".join(panels))
+    return f'<div role="img" aria-label="{said}" style="{_STRIP}">{row}</div>'
 
 
-def key(kind: Kind, limit: float, colors: Palette, name: str) -> Any:
+def pixels(panel: Panel, colors: Palette) -> Array:
+    """A pixel a cell, red, green, blue and opacity. shape: -> (T, S, 4)"""
+    stops = colors.weights if panel.kind == "weights" else colors.scores
+    low = 0.0 if panel.kind == "weights" else -panel.limit
+    at = (np.nan_to_num(shades(panel)) - low) / (panel.limit - low)
+    places, tints = zip(*((place, ImageColor.getrgb(tint)) for place, tint in stops), strict=True)
+    channels = [np.interp(at, places, channel) for channel in zip(*tints, strict=True)]
+    found = np.stack([*channels, np.full(at.shape, 255.0)], axis=-1)
+    if panel.masked is not None:
+        found[panel.masked] = (*ImageColor.getrgb(colors.gray), 255 * MASK_OPACITY)
+    return found.round().astype(np.uint8)
+
+
+def _png(image: Array) -> str:
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "png")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def key(kind: Kind, limit: float, colors: Palette, name: str) -> str:
     """The key of the colours: weights have one, scores another, and they never share.
 
     limit: where the colours of scores end. name: of what is coloured.
     """
-    import plotly.graph_objects as go
-
     if kind == "weights":
-        low, at = 0, [math.sqrt(tick) for tick in TICKS]
+        stops, at = colors.weights, [math.sqrt(tick) for tick in TICKS]
         said = [f"{tick:g}".removeprefix("0") or "0" for tick in TICKS]
     else:
         decimals = 0 if limit >= 100 else 1 if limit >= 10 else 2
-        low, at = -1, [-1, 0, 1]
+        stops, at = colors.scores, [0, 0.5, 1]
         said = [number(-limit, decimals), "0", number(limit, decimals)]
-    along = np.linspace(low, 1, 121, dtype=np.float32)
-    ramp = {"type": "heatmap", "z": along[None, :], "x": along, "y": [0], "hoverinfo": "skip"}
+    ramp = ", ".join(f"{tint} {place:.2%}" for place, tint in stops)
+    ticks = [
+        f'<i style="{_TICK}{colors.gray}; left:{place:.2%}">{text}</i>'
+        for place, text in zip(at, said, strict=True)
+    ]
     title = escape(name.capitalize() if name.isalpha() else name)
-    text = {"text": title, "x": 0, "xanchor": "right", "xshift": -8}
-    bar = {"tickvals": at, "ticktext": said, "ticks": "", "showgrid": False, "zeroline": False}
-    layout = {
-        **bare(colors, KEY_WIDTH, KEY_HEIGHT),
-        "margin": {"l": 60, "r": 24, "t": 6, "b": 26, "pad": 0},
-        "xaxis": {**bar, "fixedrange": True, "tickfont": {"size": SMALL, "color": colors.gray}},
-        "yaxis": {"visible": False, "fixedrange": True},
-        "annotations": [{**PAPER, **text, "y": 1, "yanchor": "top"}],
-    }
-    return go.Figure(data=[{**ramp, **scale(kind, 1.0, colors)}], layout=layout)
+    return f'<div style="{_KEY}">{title}<div style="{_RAMP}{ramp})">{"".join(ticks)}</div></div>'

@@ -42,10 +42,9 @@ def draw(
     figure.draw(made, element, colors, said=words)
 
 
-def key(element: str, kind: Kind = "weights", name: str = "weight", limit: float = 1.0) -> None:
+def key(kind: Kind = "weights", name: str = "weight", limit: float = 1.0) -> None:
     """What the colours mean. kind, limit, name: as in ``strip.key``."""
-    colors = palette.current()
-    figure.draw(strip.key(kind, limit, colors, name), element, colors, still=True)
+    st.html(strip.key(kind, limit, palette.current(), name), width="content")
 
 
 def draw_numbers(panel: Panel, row: int, decimals: int = 3, table: Numbers | None = None) -> None:

@@ -82,7 +82,7 @@ class SideBySide:
                 st.markdown(f":orange[{side} is {chosen.value}, which this model has not. Used: found.]")
                 chosen.value = FOUND
         palette.follow()
-        view.key("induction.key")
+        view.key()
         with st.container(horizontal=True):
             for side in SIDES:
                 with st.container(width=figure.WIDTH):

@@ -13,7 +13,7 @@ from engine.probes.registry import ATTENTION
 from engine.probes.results.attention import Capture
 from lab import probes, weights
 from lab.bench import HALF
-from lab.charts.maps import figure, strip, view
+from lab.charts.maps import strip, view
 from lab.charts.maps.panel import Panel, labels, scores_panel, weights_panel
 from lab.charts.maps.sentences import LISTED, Table, matrix_table, sentence
 from lab.settings import Setting
@@ -127,8 +127,7 @@ def _strips(sides: Sequence[Side], chosen: Sequence[str]) -> None:
             with st.container(width=HALF, gap="xsmall"):
                 st.markdown(side.title)
                 small = {STAGES[stage][0]: panel for stage, panel in side.panels().items()}
-                made = strip.strip(small, names, colors)
-                figure.draw(made, f"strip.{side.name}", colors, still=True, said=", ".join(small))
+                st.html(strip.strip(small, names, colors))
                 st.caption(side.source)
 
 
@@ -140,7 +139,7 @@ def _pair(stage: str, sides: Sequence[Side], row: int) -> None:
     root = math.sqrt(sides[0].caught.keys.shape[-1])
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         st.markdown(f"**{name}** :gray[{unit}]  \n:small[{told.format(root=root)}]", width=720)
-        view.key(f"key.{stage}", panels[0].kind, panels[0].value_name, limit)
+        view.key(panels[0].kind, panels[0].value_name, limit)
     with st.container(horizontal=True):
         for side, panel in zip(sides, panels, strict=True):
             with st.container(width=HALF):
@@ -158,13 +157,16 @@ def _one(stage: str, side: Side, panel: Panel, row: int, limit: float) -> None:
         file=f"attention-{stage}-{side.name}", heading=f"{name}, {side.name} head",
     )  # fmt: skip
     st.markdown(words)
-    weighty = panel.kind == "weights" or stage == "mixed"
-    view.draw_numbers(panel, row, 3 if weighty else 2, table)
-    with st.expander("The whole map as a table"):
+    label, key = "This row and the whole map in numbers", f"whole.{stage}.{side.name}"
+    with st.expander(label, key=key, on_change="rerun") as whole:
+        if not whole.open:  # else each change of the sentence would draw them anew
+            return
+        weighty = panel.kind == "weights" or stage == "mixed"
+        view.draw_numbers(panel, row, 3 if weighty else 2, table)
         form: Any = st.column_config.NumberColumn(format="%.3f" if panel.kind == "weights" else "%.2f")
         formats = dict.fromkeys(panel.columns, form)
-        whole = matrix_table(panel)
-        st.dataframe(whole, height=FULL_HEIGHT, placeholder="masked", column_config=formats)
+        everything = matrix_table(panel)
+        st.dataframe(everything, height=FULL_HEIGHT, placeholder="masked", column_config=formats)
 
 
 def _arrivals(caught: Capture, row: int, head: int = 0) -> Table:

@@ -43,7 +43,7 @@ def both(found: Maps) -> None:
             f"{number(UNIFORM, 3)} to each of {ANSWER} tokens]",
             width=MEASURE,
         )
-        view.key("winograd.key")
+        view.key()
     for block in range(len(found.weights[0])):
         _block(found, block)
 

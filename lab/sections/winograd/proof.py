@@ -70,7 +70,7 @@ def _patching(found: Proof) -> None:
         "Restored logit difference: 0 as in the sentence with the second adjective, 1 as with the first.",
         below=True,
     )
-    view.key("winograd.key.restored", "scores", "restored")
+    view.key("scores", "restored")
     colors = palette.current()
     with st.container(horizontal=True):
         for name, panel in (

@@ -44,8 +44,10 @@ def two_sentences(inside: Inside, head: Setting[str]) -> Maps | None:
             )
             head.draw()
         maps.grid(found, head.value)
-        with st.expander("The whole maps of both sentences"):
-            maps.whole(found, head.value)
+        label = "The whole maps of both sentences"
+        with st.expander(label, key="winograd.whole", on_change="rerun") as whole:
+            if whole.open:
+                maps.whole(found, head.value)
     return found
 
 
