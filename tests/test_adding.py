@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,13 +29,27 @@ def opened(path, **query):
 """
 
 
+# What an experiment is.
+DEPTH = """
+        Experiment(
+            id="depth",
+            title="Depth",
+            question="Do more blocks help?",
+            models=(v.BLOCK, v.TWO_BLOCKS),
+            budgets=_BUDGETS,
+            chapter={(v.BLOCK.id, PERPLEXITY): printed(38.07, where="The block, the full ladder")},
+            shows="that the loss falls",
+            hides="which is better in the end",
+        ),"""
+
+
 @pytest.fixture
 def copy(tmp_path):
     """A copy of the lab; what is shipped with it is only linked to."""
     folder = tmp_path / "copy"
-    for name in ("engine", "lab", "pages"):
+    for name in ("engine", "lab", "pages", "tests"):
         shutil.copytree(paths.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("data", "checkpoints"):
+    for name in ("data", "checkpoints", "pyproject.toml"):
         (folder / name).symlink_to(paths.ROOT / name)
     return folder
 
@@ -47,15 +62,26 @@ def insert(path, *places, text):
     path.write_text(source[:at] + text + source[at:], encoding="utf-8")
 
 
-def run(copy, program, corpus_id):
-    """What a program prints last, as JSON, run in the copy."""
+def python(copy, *arguments):
+    """What a Python prints in the copy."""
     ended = subprocess.run(
-        [sys.executable, "-c", BEGIN + program, corpus_id],
+        [sys.executable, *arguments],
         cwd=copy, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=200,
         check=False,
     )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout.splitlines()[-1])
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def run(copy, program, corpus_id):
+    """What a program prints last, as JSON, run in the copy."""
+    return json.loads(python(copy, "-c", BEGIN + program, corpus_id).splitlines()[-1])
+
+
+def contract(copy, page):
+    """How many tests of the contract a page of the copy passes; it must pass all that there are."""
+    said = python(copy, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_page_contract.py", "-k", page)
+    return int(re.search(r"(\d+) passed", said)[1])
 
 
 def test_a_variant_is_one_entry_and_its_colour(copy, tiny_corpus):
@@ -89,22 +115,13 @@ print(json.dumps(shown))
     shown = run(copy, program, tiny_corpus)
     assert shown.pop("norm")[1:] == [True, True], "its page prints the code of two of its models"
     assert shown == {page: [True, True, True] for page in ("averages", "mask", "qkv")}
+    assert contract(copy, "averages") == 6
 
 
 def test_an_experiment_is_one_definition(copy, tiny_corpus):
     insert(
         copy / "engine" / "chapter" / "experiments.py", "EXPERIMENTS: dict[", "for known in (",
-        text="""
-        Experiment(
-            id="depth",
-            title="Depth",
-            question="Do more blocks help?",
-            models=(v.BLOCK, v.TWO_BLOCKS),
-            budgets=_BUDGETS,
-            chapter={(v.BLOCK.id, PERPLEXITY): printed(38.07, where="The block, the full ladder")},
-            shows="that the loss falls",
-            hides="which is better in the end",
-        ),""",
+        text=DEPTH,
     )  # fmt: skip
     program = """
 from contextlib import redirect_stdout
@@ -138,19 +155,24 @@ print(json.dumps({
 
 def test_a_page_is_a_script_and_a_line_of_the_contents(copy, tiny_corpus):
     (copy / "pages" / "depth.py").write_text(
-        """from engine.chapter.experiments import LADDER
+        """from engine.chapter.experiments import EXPERIMENTS
+from lab import bench
+from lab.settings import Settings
 from lab.shell import frame
 from lab.shell.chapter import section
 
-SECTION = section("depth.py")
-frame.header(SECTION, SECTION.question, "One block, or two.")
-frame.sources(LADDER.models[-2:], "The code of both")
-frame.footer(SECTION)
+SECTION, settings, depth = section("depth.py"), Settings("depth"), EXPERIMENTS["depth"]
+frame.header(SECTION, SECTION.question, "One block, or two.", settings)
+bench.train(depth, settings, questions=bench.best_and_worst(depth))
+frame.sources(depth.models, "The code of both")
+frame.footer(SECTION, settings)
 """
     )
+    definitions = copy / "engine" / "chapter" / "experiments.py"
+    insert(definitions, "EXPERIMENTS: dict[", "for known in (", text=DEPTH)
     insert(
         copy / "lab" / "shell" / "chapter.py", "_PLAN: ", "= {",
-        text='"Depth": (("Depth", "Do more blocks help?", "depth.py", ("ladder",)),),',
+        text='"Depth": (("Depth", "Do more blocks help?", "depth.py", ("depth",)),),',
     )  # fmt: skip
     program = """
 page, home = opened("pages/depth.py"), opened("lab/app.py")
@@ -167,3 +189,4 @@ print(json.dumps({
         "home": True,
         "torch": False,
     }
+    assert contract(copy, "depth") == 5

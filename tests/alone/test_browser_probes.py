@@ -2,6 +2,7 @@
 
 import statistics
 import time
+import timeit
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.serving import until
 pytestmark = [pytest.mark.browser, pytest.mark.full]
 
 MEDIAN_S, P95_S, CIRCUIT_S = 0.5, 1.0, 1.5  # on a usual core
-USUAL_S = 0.1  # of five million turns of an empty loop on a desktop core
+USUAL_S = 0.02  # of a million turns of an empty loop on a desktop core
 
 
 # Asked of the browser at each frame: waiting with ``expect`` looks only every second in the end.
@@ -112,16 +113,15 @@ def test_quick_probes_are_drawn_in_half_a_second_at_the_median(opened, lab):
     print(f"circuit: {circuit:.2f} s")
     assert circuit < CIRCUIT_S * allowed
     for process in psutil.Process(lab.process.pid).children(recursive=True):
-        held = "libtorch" in Path(f"/proc/{process.pid}/maps").read_text()
-        assert held == ("engine.probes.worker" in " ".join(process.cmdline())), process.cmdline()
+        with suppress(psutil.Error):  # one that ended since, or waits to be reaped
+            held = "libtorch" in Path(f"/proc/{process.pid}/maps").read_text()
+            assert held == ("engine.probes.worker" in " ".join(process.cmdline())), process.cmdline()
 
 
 def slowness():
     """How many times longer than on a usual desktop a loop takes here: what a page takes is Python's time."""
-    began = time.perf_counter()
-    for _ in range(5_000_000):
-        pass
-    return max(1.0, (time.perf_counter() - began) / USUAL_S)
+    took = min(timeit.repeat("for _ in range(1_000_000): pass", number=1, repeat=10))
+    return max(1.0, took / USUAL_S)
 
 
 def prepares(lab):
