@@ -49,9 +49,9 @@ class Job:
 
     def say(self, message: dict[str, Any]) -> None:
         """Tell everybody who waits; who has left, or does not listen, is forgotten."""
-        self.send(wire.dumps(message))
+        self.answer(wire.dumps(message))
 
-    def send(self, data: bytes) -> None:
+    def answer(self, data: bytes) -> None:
         """The same, as it goes over the wire."""
         with self.speaking:
             for connection in list(self.waiting):
@@ -177,7 +177,7 @@ class Worker:
             answer = wire.dumps({"refused": str(error)})
         except Exception:  # a bug: whoever asked shows it as one
             answer = wire.dumps({"bug": traceback.format_exc()})
-        self.queue.done(asked).send(answer)
+        self.queue.done(asked).answer(answer)
 
     def _beat(self) -> None:
         """Tell all who wait that this process lives; end it when the one that started it does not."""
