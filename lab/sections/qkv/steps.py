@@ -59,7 +59,7 @@ def draw(sides: Sequence[Side]) -> None:
     )
     lines = [(plain(step), what, *cells) for step, what, cells in rows]
     table = Table(("step", "measured", *(side.name for side in sides)), lines, caption)
-    bench.beside("results-steps", [table], _what_to_notice(measured[0], sides[0].name), "")
+    bench.beside("three-steps", [table], _what_to_notice(measured[0], sides[0].name), "")
 
 
 def _share(some: int, of: Steps) -> Cell:
