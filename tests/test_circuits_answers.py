@@ -10,14 +10,8 @@ import torch
 from engine.circuits import lens
 from engine.circuits.attribution import attribution
 from engine.circuits.capture import head_means, run
-from engine.circuits.interventions import (
-    CutEdges,
-    MeanHeads,
-    PatchFeedForward,
-    PatchHeads,
-    PatchResidual,
-    ZeroHeads,
-)
+from engine.circuits.edges import CutEdges
+from engine.circuits.interventions import MeanHeads, PatchFeedForward, PatchHeads, PatchResidual, ZeroHeads
 from engine.circuits.patching import Pairs, patched
 from engine.circuits.results import Edge, Head
 from engine.circuits.scoring import Questions, outcomes_of

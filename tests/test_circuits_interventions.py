@@ -6,9 +6,9 @@ from typing import get_args
 import pytest
 import torch
 
-from engine.circuits.capture import boundaries, head_means, run
+from engine.circuits.capture import boundaries, head_means, mean_of, run
+from engine.circuits.edges import CutEdges, PatchPattern, PatchValues
 from engine.circuits.interventions import (
-    CutEdges,
     Intervention,
     MeanHeads,
     PatchFeedForward,
@@ -106,6 +106,62 @@ def test_a_cut_edge_leaves_the_rest_of_its_row_in_proportion(made, ids, plain):
         assert torch.equal(run(made, ids, edges).logits, run(made, ids, [cut(Edge(5, 2, 0))]).logits)
 
 
+def of_each(ran, part):
+    """What a run has of every block."""
+    return tuple(getattr(block, part) for block in ran.blocks)
+
+
+def test_a_patched_pattern_shares_the_row_out_anew_and_its_values_stay(made, ids, plain, source):
+    edges = frozenset([Edge(5, 2, 0, 1)])
+    patched = run(made, ids, [PatchPattern(edges, of_each(source, "scores"))]).blocks[0]
+    scores = plain.blocks[0].scores[:, 1, 5, :6].clone()
+    scores[:, 2] = source.blocks[0].scores[:, 1, 5, 2]
+    torch.testing.assert_close(patched.weights[:, 1, 5, :6], scores.softmax(dim=-1))
+    assert torch.equal(patched.values, plain.blocks[0].values)
+    others = torch.ones_like(patched.weights, dtype=torch.bool)
+    others[:, 1, 5] = False
+    assert torch.equal(patched.weights[others], plain.blocks[0].weights[others])
+
+
+def test_a_patched_value_flows_by_the_weights_that_there_are(made, ids, plain, source):
+    edges = frozenset([Edge(5, 2, 0, 1)])
+    patched = run(made, ids, [PatchValues(edges, of_each(source, "values"))]).blocks[0]
+    before = plain.blocks[0]
+    assert torch.equal(patched.weights, before.weights)
+    moved = (source.blocks[0].values - before.values)[:, 1, 2] * before.weights[:, 1, 5, 2, None]
+    W_O = made.blocks[0][0].sublayer.W_O.weight.detach()[:, 4:8]
+    torch.testing.assert_close(patched.heads[:, 1, 5] - before.heads[:, 1, 5], moved @ W_O.T)
+    kept = [head != 1 or query != 5 for head in range(3) for query in range(7)]
+    assert torch.equal(patched.heads.flatten(1, 2)[:, kept], before.heads.flatten(1, 2)[:, kept])
+
+
+def test_patching_pattern_and_values_of_a_row_is_patching_what_the_head_adds_there(made, ids, source):
+    row = frozenset(Edge(5, key, 1, 2) for key in range(6))
+    both = [PatchPattern(row, of_each(source, "scores")), PatchValues(row, of_each(source, "values"))]
+    for order in (both, both[::-1]):
+        found = run(made, ids, order).blocks[1].heads[:, 2, 5]
+        torch.testing.assert_close(found, source.blocks[1].heads[:, 2, 5])
+
+
+def test_patching_a_run_with_itself_changes_nothing(made, ids, plain):
+    every = frozenset(
+        Edge(query, key, block) for block in range(2) for query in range(7) for key in range(query + 1)
+    )
+    same = [PatchPattern(every, of_each(plain, "scores")), PatchValues(every, of_each(plain, "values"))]
+    assert torch.equal(run(made, ids, same).logits, plain.logits)
+    # The mean over one sentence is that sentence.
+    one = run(made, ids[:1])
+    mean = [PatchPattern(every, mean_of([one], "scores")), PatchValues(every, mean_of([one], "values"))]
+    torch.testing.assert_close(run(made, ids[:1], mean).logits, one.logits)
+
+
+def test_the_mean_of_scores_and_values_is_over_all_sentences_whatever_the_portions(made, ids, plain):
+    parts = [run(made, ids[:1]), run(made, ids[1:])]
+    for part in ("scores", "values"):
+        expected = [getattr(block, part).mean(dim=0, keepdim=True) for block in plain.blocks]
+        torch.testing.assert_close(list(mean_of(parts, part)), expected)
+
+
 @pytest.mark.parametrize("mixer", ["average", "matrix", "unmasked"])
 def test_edges_are_cut_in_every_mixer(mixer):
     made, ids = felt(replace(CONFIG, mixer=mixer)), sentences()
@@ -170,6 +226,7 @@ def test_the_last_of_two_at_one_place_is_what_counts(made, ids, source):
 
 STREAM = torch.zeros(4, 7, 12, dtype=torch.float64)
 OUTPUTS = torch.zeros(4, 3, 7, 12, dtype=torch.float64)
+SCORES = (torch.zeros(4, 3, 7, 7, dtype=torch.float64),) * 2
 
 
 @pytest.mark.parametrize(
@@ -184,6 +241,14 @@ OUTPUTS = torch.zeros(4, 3, 7, 12, dtype=torch.float64)
         (cut(Edge(3, 4, 0)), "key position is 4, ahead of its query"),
         (cut(Edge(3, 1, 5)), "block is 5; allowed: 0 to 1"),
         (cut(Edge(3, 1, 0, 3)), "head is 3; allowed: 0 to 2"),
+        (PatchPattern(frozenset([Edge(3, 4, 0)]), SCORES), "key position is 4, ahead of its query"),
+        (
+            PatchPattern(frozenset([Edge(3, 1, 0)]), SCORES[:1]),
+            "scores are given of 1 blocks; this run has 2",
+        ),
+        (PatchPattern(frozenset(), (SCORES[0][:2],) * 2), r"scores has shape \(2, 3, 7, 7\); this run needs"),
+        (PatchValues(frozenset([Edge(3, 1, 0, 3)]), SCORES), "head is 3; allowed: 0 to 2"),
+        (PatchValues(frozenset(), (SCORES[0][:, :, :5],) * 2), r"values has shape \(4, 3, 5, 7\)"),
         (PatchResidual(5, (0,), STREAM), "boundary is 5; allowed: 0 to 4"),
         (PatchResidual(0, (0, 7), STREAM), "position is 7; allowed: 0 to 6"),
         (PatchResidual(0, (0,), STREAM[:2]), r"stream has shape \(2, 7, 12\); this run needs \(4, 7, 12\)"),

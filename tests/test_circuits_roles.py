@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from engine.circuits.capture import head_means, run
+from engine.circuits.edges import CutEdges
 from engine.circuits.first_block import scores_under_change
-from engine.circuits.interventions import CutEdges, MeanHeads, ZeroHeads
+from engine.circuits.interventions import MeanHeads, ZeroHeads
 from engine.circuits.looks import COST, WEIGHT, answer_kinds, head_looks
 from engine.circuits.results import Edge, Head
 from engine.circuits.roles import DROPPED, KEPT, find_roles

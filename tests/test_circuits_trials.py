@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from engine.circuits import trials
-from engine.circuits.capture import boundaries, head_means, run
+from engine.circuits.capture import boundaries, head_means, mean_of, run
+from engine.circuits.edges import CutEdges, PatchPattern, PatchValues
 from engine.circuits.interventions import (
-    CutEdges,
     Intervention,
     MeanHeads,
     PatchFeedForward,
@@ -53,6 +53,14 @@ def cases_of(model, ids):
         found.append([PatchHeads(block, frozenset([0]), other.blocks[block].heads)])
         if model.config.d_ff:
             found.append([PatchFeedForward(block, other.blocks[block].feed_forward)])
+        pattern, values = (
+            patch(cut.edges, tuple(getattr(one, part) for one in other.blocks))
+            for patch, part in ((PatchPattern, "scores"), (PatchValues, "values"))
+        )
+        mean = PatchValues(cut.edges, mean_of([other], "values"))
+        found += [[values], [mean], [values, zero]]
+        if model.config.mixer != "average":  # its scores are the same in every run
+            found += [[pattern], [pattern, values], [cut, pattern]]
     for boundary in range(len(boundaries(model))):
         found.append([PatchResidual(boundary, (2, 6), other.stream[boundary])])
     every = [change for case in found[1:] for change in case]

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.circuits.interventions import CutEdges, MeanHeads, ZeroHeads
+from engine.circuits.edges import CutEdges
+from engine.circuits.interventions import MeanHeads, ZeroHeads
 from engine.circuits.results import Edge, Head
 from engine.circuits.trials import Trials
 from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, FIRST, SECOND, Sentence

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,19 +30,21 @@ class BlockRun:
 
     before: the residual stream that comes in. read: what the mixer reads, in pre-norm its norm.
     scores: as the model scales them, before mask and cuts; of a mixer without scores the logarithm of its
-        weights, whose softmax they are. weights: each row sums to 1.
+        weights, whose softmax they are. weights: each row sums to 1. values: of each head at each key.
     heads: what each head adds; with W_O's bias they sum to the sublayer's output. A mixer without heads
         counts as one.
     output_bias: W_O's bias, zeros where there is none.
     attended: the stream behind the attention sublayer. feed_forward: its output, None where there is none.
     after: the stream behind the block.
-    shape: (B, T, D), but scores and weights (B, H, T, S), heads (B, H, T, D), output_bias (D,)
+    shape: (B, T, D), but scores and weights (B, H, T, S), values (B, H, S, K), heads (B, H, T, D),
+    output_bias (D,)
     """
 
     before: Tensor
     read: Tensor
     scores: Tensor
     weights: Tensor
+    values: Tensor
     heads: Tensor
     output_bias: Tensor
     attended: Tensor
@@ -100,14 +103,14 @@ def run(model: Transformer, ids: Tensor, interventions: Sequence[Intervention] =
     blocks = []
     for number, (attention, *more) in enumerate(connections(model)):
         before, read = x, read_by(attention, x)
-        scores, weights, heads, bias = _attend(attention.sublayer, read, number, interventions)
+        scores, weights, values, heads, bias = _attend(attention.sublayer, read, number, interventions)
         x = attended = passed(joined(attention, x, heads.sum(dim=1) + bias))
         output = None
         for connection in more:
             output = connection.sublayer(read_by(connection, x))
             output = changed(interventions, "on_feed_forward", number, output)
             x = passed(joined(connection, x, output))
-        blocks.append(BlockRun(before, read, scores, weights, heads, bias, attended, output, x))
+        blocks.append(BlockRun(before, read, scores, weights, values, heads, bias, attended, output, x))
     logits = model.unembedding(model.final_norm(x))
     return Captured(ids, embedding, tuple(blocks), x, logits)
 
@@ -124,6 +127,16 @@ def mean_heads(captured: Sequence[Captured]) -> Tensor:
     """The same of runs at hand. shape: -> (L, H, T, D)"""
     sums = [torch.stack([block.heads.sum(dim=0) for block in ran.blocks]) for ran in captured]
     return torch.stack(sums).sum(dim=0) / sum(len(ran.ids) for ran in captured)
+
+
+def mean_of(captured: Sequence[Captured], what: Literal["scores", "values"]) -> tuple[Tensor, ...]:
+    """Each block's scores or values, mean over all sentences. shape: -> (1, ...) each, as ``BlockRun``"""
+    count = sum(len(ran.ids) for ran in captured)
+    of_blocks = zip(*(ran.blocks for ran in captured), strict=True)
+    return tuple(
+        torch.stack([getattr(block, what).sum(dim=0) for block in of_block]).sum(dim=0)[None] / count
+        for of_block in of_blocks
+    )
 
 
 def batches(ids: Tensor) -> tuple[Tensor, ...]:
@@ -182,13 +195,14 @@ def joined(connection: Replace, x: Tensor, y: Tensor) -> Tensor:
 
 def _attend(
     mixer: nn.Module, x: Tensor, block: int, interventions: Sequence[Intervention]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Scores, weights, what each head adds, and W_O's bias."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Scores, weights, values, what each head adds, and W_O's bias."""
     scores, values, output, bias = parts_of(mixer, x)
     seen = changed(interventions, "on_scores", block, masked(mixer, scores))
     weights = weights_of(seen, block, range(x.shape[1]))
-    heads = torch.einsum("bhtk,dhk->bhtd", weights @ values, output)
-    return scores, weights, changed(interventions, "on_heads", block, heads), bias
+    mixed = changed(interventions, "on_mixed", block, weights @ values, weights, values)
+    heads = torch.einsum("bhtk,dhk->bhtd", mixed, output)
+    return scores, weights, values, changed(interventions, "on_heads", block, heads), bias
 
 
 def masked(mixer: nn.Module, scores: Tensor) -> Tensor:

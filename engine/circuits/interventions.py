@@ -1,11 +1,10 @@
-"""What may be changed in a run, as values: heads ablated, edges cut, activations of another run put in.
+"""What may be changed in a run, as values: heads ablated, activations of another run put in.
 
 Shapes: B batch, T query position, S key position (S = T), D d_model, H heads, L blocks.
 Blocks, heads, positions and boundaries are counted from 0. Boundary 0 of the residual stream lies behind the
 embedding, and one more behind every sublayer.
 """
 
-import math
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Self
@@ -13,7 +12,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from engine.circuits.results import Edge, Head
+from engine.circuits.results import Head
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Shape:
 
 
 class Intervention:
-    """The base of every kind: four hooks that change nothing. A kind overrides the one it needs."""
+    """The base of every kind: five hooks that change nothing. A kind overrides the one it needs."""
 
     def check(self, shape: Shape) -> None:
         """Raises ValueError: when it names what the run has not, or holds values of another shape."""
@@ -60,6 +59,13 @@ class Intervention:
         """Scores behind the causal mask, before the softmax. shape: (B, H, T, S) -> (B, H, T, S)"""
         return scores
 
+    def on_mixed(self, block: int, mixed: Tensor, weights: Tensor, values: Tensor) -> Tensor:  # noqa: ARG002
+        """Each head's weighted sum of values, of the weights and values that it was made of.
+
+        shape: (B, H, T, K), (B, H, T, S), (B, H, S, K) -> (B, H, T, K)
+        """
+        return mixed
+
     def on_heads(self, block: int, heads: Tensor) -> Tensor:  # noqa: ARG002
         """What each head adds to the sublayer's output. shape: (B, H, T, D) -> (B, H, T, D)"""
         return heads
@@ -69,10 +75,13 @@ class Intervention:
         return output
 
 
-def changed(interventions: Iterable[Intervention], hook: str, at: int, x: Tensor) -> Tensor:
-    """x behind every intervention's hook of that name, in order; at: the block or the boundary."""
+def changed(interventions: Iterable[Intervention], hook: str, at: int, x: Tensor, *beside: Tensor) -> Tensor:
+    """x behind every intervention's hook of that name, in order.
+
+    at: the block or the boundary. beside: what the hook is given besides.
+    """
     for intervention in interventions:
-        x = getattr(intervention, hook)(at, x)
+        x = getattr(intervention, hook)(at, x, *beside)
     return x
 
 
@@ -107,56 +116,10 @@ class MeanHeads(ZeroHeads):
 
     def check(self, shape: Shape) -> None:
         super().check(shape)
-        _check_shape("means", self.means, (shape.blocks, shape.heads, shape.length, shape.width))
+        check_shape("means", self.means, (shape.blocks, shape.heads, shape.length, shape.width))
 
     def on_heads(self, block: int, heads: Tensor) -> Tensor:
         return _with_heads(heads, self.heads, block, self.means[block])
-
-
-@dataclass(frozen=True)
-class CutEdges(Intervention):
-    """These looks are not possible; the rest of the row is renormalised without them, so it still sums to 1.
-
-    weights = softmax(scores, with -inf at every cut edge)
-    A run refuses to cut a row's last edge.
-    """
-
-    edges: frozenset[Edge]
-
-    def first_block(self, shape: Shape) -> int:  # noqa: ARG002
-        return min((edge.block for edge in self.edges), default=0)
-
-    def reach(self, shape: Shape) -> frozenset[int]:
-        first = self.first_block(shape)
-        return frozenset(edge.query for edge in self.edges if edge.block == first)
-
-    def at(self, places: Sequence[int]) -> Self:
-        order = {place: number for number, place in enumerate(places)}
-        kept = (edge for edge in self.edges if edge.query in order)
-        return replace(self, edges=frozenset(replace(e, query=order[e.query]) for e in kept))
-
-    def check(self, shape: Shape) -> None:
-        for edge in self.edges:
-            _check_index("block", edge.block, shape.blocks)
-            _check_index("query position", edge.query, shape.length)
-            _check_index("key position", edge.key, shape.length)
-            if edge.head is not None:
-                _check_index("head", edge.head, shape.heads)
-            if shape.causal and edge.key > edge.query:
-                raise ValueError(
-                    f"the key position is {edge.key}, ahead of its query: there is no edge to cut; "
-                    f"allowed: 0 to {edge.query}."
-                )
-
-    def on_scores(self, block: int, scores: Tensor) -> Tensor:
-        here = [edge for edge in self.edges if edge.block == block]
-        if not here:
-            return scores
-        kept = scores.clone()
-        for edge in here:
-            heads = slice(None) if edge.head is None else edge.head
-            kept[:, heads, edge.query, edge.key] = -math.inf
-        return kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,10 +144,10 @@ class PatchResidual(Intervention):
         return replace(self, positions=kept, stream=self.stream[:, list(places)])
 
     def check(self, shape: Shape) -> None:
-        _check_index("boundary", self.boundary, shape.boundaries)
+        check_index("boundary", self.boundary, shape.boundaries)
         for position in self.positions:
-            _check_index("position", position, shape.length)
-        _check_shape("stream", self.stream, (shape.batch, shape.length, shape.width))
+            check_index("position", position, shape.length)
+        check_shape("stream", self.stream, (shape.batch, shape.length, shape.width))
 
     def part(self, rows: slice) -> Self:
         return replace(self, stream=self.stream[rows])
@@ -217,7 +180,7 @@ class PatchHeads(Intervention):
 
     def check(self, shape: Shape) -> None:
         _check_heads({Head(self.block, head) for head in self.heads}, shape)
-        _check_shape("outputs", self.outputs, (shape.batch, shape.heads, shape.length, shape.width))
+        check_shape("outputs", self.outputs, (shape.batch, shape.heads, shape.length, shape.width))
 
     def part(self, rows: slice) -> Self:
         return replace(self, outputs=self.outputs[rows])
@@ -245,8 +208,8 @@ class PatchFeedForward(Intervention):
     def check(self, shape: Shape) -> None:
         if not shape.feed_forward:
             raise ValueError("a feed-forward is to be patched; this model has none (d_ff is 0).")
-        _check_index("block", self.block, shape.blocks)
-        _check_shape("output", self.output, (shape.batch, shape.length, shape.width))
+        check_index("block", self.block, shape.blocks)
+        check_shape("output", self.output, (shape.batch, shape.length, shape.width))
 
     def part(self, rows: slice) -> Self:
         return replace(self, output=self.output[rows])
@@ -267,16 +230,18 @@ def _with_heads(outputs: Tensor, heads: Set[Head], block: int, values: Tensor) -
 
 def _check_heads(heads: Set[Head], shape: Shape) -> None:
     for block, head in heads:
-        _check_index("block", block, shape.blocks)
-        _check_index("head", head, shape.heads)
+        check_index("block", block, shape.blocks)
+        check_index("head", head, shape.heads)
 
 
-def _check_index(name: str, value: int, count: int) -> None:
+def check_index(name: str, value: int, count: int) -> None:
+    """Raises ValueError: when there is no such one."""
     if not 0 <= value < count:
         allowed = f"0 to {count - 1}" if count else "none, there are no blocks"
         raise ValueError(f"the {name} is {value}; allowed: {allowed}.")
 
 
-def _check_shape(name: str, values: Tensor, wanted: tuple[int, ...]) -> None:
+def check_shape(name: str, values: Tensor, wanted: tuple[int, ...]) -> None:
+    """Raises ValueError: when values of another run have another shape."""
     if tuple(values.shape) != wanted:
         raise ValueError(f"{name} has shape {tuple(values.shape)}; this run needs {wanted}.")

@@ -6,7 +6,7 @@ A look is every edge from one group of queries to the words of one name: "the de
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from engine.circuits.interventions import CutEdges
+from engine.circuits.edges import CutEdges
 from engine.circuits.results import Edge
 
 FIRST, SECOND, ADJECTIVE, REST = "first noun", "second noun", "adjective", "rest"

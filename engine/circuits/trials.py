@@ -131,16 +131,19 @@ def _attended(
     scores = capture.masked(mixer, scores)[:, :, queries]
     scores, values = (part.unflatten(0, x.shape[:2]) for part in (scores, values))
     scores = _each(cases, "on_scores", block, scores)
-    mixed = capture.weights_of(scores, block, queries) @ values  # (C, N, H, P, K)
+    weights = capture.weights_of(scores, block, queries)
+    mixed = _each(cases, "on_mixed", block, weights @ values, weights, values)  # (C, N, H, P, K)
     if all(type(change).on_heads is Intervention.on_heads for case in cases for change in case):
         return torch.einsum("cnhpk,dhk->cnpd", mixed, output) + bias
     heads = torch.einsum("cnhpk,dhk->cnhpd", mixed, output)
     return _each(cases, "on_heads", block, heads).sum(dim=2) + bias
 
 
-def _each(cases: Sequence[Case], hook: str, at: int, x: Tensor) -> Tensor:
-    """Every case's changes made to its own part; x as it is where none of them changes it."""
-    before = [x[number % len(x)] for number in range(len(cases))]
-    after = [changed(case, hook, at, value) for case, value in zip(cases, before, strict=True)]
+def _each(cases: Sequence[Case], hook: str, at: int, *given: Tensor) -> Tensor:
+    """Every case's changes made to its own part of what is given first; as it is where none changes it."""
+    x = given[0]
+    parts = [[one[number % len(one)] for one in given] for number in range(len(cases))]
+    before = [part[0] for part in parts]
+    after = [changed(case, hook, at, *part) for case, part in zip(cases, parts, strict=True)]
     alike = all(new is old for new, old in zip(after, before, strict=True))
     return x if alike else torch.stack(after)

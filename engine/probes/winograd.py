@@ -16,8 +16,9 @@ from torch import Tensor
 from engine.circuits import lens
 from engine.circuits.attribution import attribution
 from engine.circuits.capture import boundaries, run, shape_of
+from engine.circuits.edges import CutEdges
 from engine.circuits.first_block import scores_under_change
-from engine.circuits.interventions import CutEdges, Intervention, MeanHeads, PatchResidual, ZeroHeads
+from engine.circuits.interventions import Intervention, MeanHeads, PatchResidual, ZeroHeads
 from engine.circuits.looks import SOUGHT
 from engine.circuits.patching import Pairs, patched
 from engine.circuits.results import Edge, Head
