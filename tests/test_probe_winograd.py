@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.circuits.edges import CutEdges
-from engine.circuits.interventions import MeanHeads, ZeroHeads
+from engine.circuits.capture import mean_of
+from engine.circuits.edges import CutEdges, PatchPattern, PatchValues
+from engine.circuits.interventions import Intervention, MeanHeads, ZeroHeads
 from engine.circuits.results import Edge, Head
 from engine.circuits.trials import Trials
 from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, FIRST, SECOND, Sentence
@@ -107,6 +108,32 @@ def test_effects_are_the_answers_of_each_cut(subject, weights):
         assert [a.named for a in one] == [a.named for a in other]
         shares = [a.answer_share for a in other]
         assert [a.answer_share for a in one] == pytest.approx(shares, abs=1e-5)
+
+
+def test_the_parts_of_a_look_are_set_to_their_means_over_the_held_out_sentences(subject, weights):
+    edges = [Edge(DECISION, ADJECTIVE, block) for block in (0, 1)]
+    runs = [ran for _, ran in Trials(subject.model, subject.questions).captured]
+    pattern = PatchPattern(frozenset(edges), mean_of(runs, "scores"))
+    values = PatchValues(frozenset(edges), mean_of(runs, "values"))
+    expected: dict[str, list[Intervention]] = {
+        "look": [CutEdges(frozenset(edges))],
+        "pattern": [pattern],
+        "values": [values],
+        "both": [pattern, values],
+    }
+    found = {}
+    for part, changes in expected.items():
+        found[part] = winograd.cut(weights["two-blocks"], SMALL, SEED, PAIR, edges, part).after
+        assert close(found[part], winograd._changed_by(subject, PAIR, *changes).after)
+    assert (
+        len(
+            {score.accuracy for score in found.values()}
+            | {score.logit_difference for score in found.values()}
+        )
+        > 4
+    )
+    with pytest.raises(InvalidInput, match="part is 'half'; allowed: 'look', 'pattern', 'values', 'both'"):
+        registry.CUT.call(asked(weights, edges=edges) | {"part": "half"})
 
 
 def test_cutting_and_ablating_change_the_accuracy(subject, weights):

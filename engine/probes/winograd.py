@@ -15,8 +15,8 @@ from torch import Tensor
 
 from engine.circuits import lens
 from engine.circuits.attribution import attribution
-from engine.circuits.capture import boundaries, run, shape_of
-from engine.circuits.edges import CutEdges
+from engine.circuits.capture import boundaries, mean_of, run, shape_of
+from engine.circuits.edges import CutEdges, PatchPattern, PatchValues
 from engine.circuits.first_block import scores_under_change
 from engine.circuits.interventions import Intervention, MeanHeads, PatchResidual, ZeroHeads
 from engine.circuits.looks import SOUGHT
@@ -133,9 +133,28 @@ def effects(weights: Path, language: Winograd, seed: int, pair: Pair) -> results
     )
 
 
-def cut(weights: Path, language: Winograd, seed: int, pair: Pair, edges: list[Edge]) -> results.Changed:
-    """The answers before and after some edges are cut, of the two sentences and of the held-out ones."""
-    return _changed_by(_subject(weights, language, seed, pair), pair, CutEdges(frozenset(edges)))
+def cut(
+    weights: Path,
+    language: Winograd,
+    seed: int,
+    pair: Pair,
+    edges: list[Edge],
+    part: Literal["look", "pattern", "values", "both"] = "look",
+) -> results.Changed:
+    """The answers before and after some edges are changed, of the two sentences and of the held-out ones.
+
+    part: "look" cuts them; else their scores ("pattern"), what flows along them ("values") or both become
+        what they are on average over the held-out sentences.
+    """
+    subject, those = _subject(weights, language, seed, pair), frozenset(edges)
+    if part == "look":
+        return _changed_by(subject, pair, CutEdges(those))
+    runs = [ran for _, ran in Trials(subject.model, subject.questions).captured]
+    pattern = PatchPattern(those, mean_of(runs, "scores"))
+    values = PatchValues(those, mean_of(runs, "values"))
+    changes: dict[str, list[Intervention]]
+    changes = {"pattern": [pattern], "values": [values], "both": [pattern, values]}
+    return _changed_by(subject, pair, *changes[part])
 
 
 def ablated(
@@ -148,18 +167,18 @@ def ablated(
 ) -> results.Changed:
     """The same without some heads. how: to zero, or to their mean over the held-out sentences."""
     subject, names = _subject(weights, language, seed, pair), frozenset(heads)
-    change: Intervention = ZeroHeads(names)
+    change = ZeroHeads(names)
     if how == "mean":
         change = MeanHeads(names, Trials(subject.model, subject.questions).head_means())
     return _changed_by(subject, pair, change)
 
 
-def _changed_by(subject: Subject, pair: Pair, change: Intervention) -> results.Changed:
-    """Raises InvalidInput: when the change names what the model has not, or leaves a position no key."""
+def _changed_by(subject: Subject, pair: Pair, *changes: Intervention) -> results.Changed:
+    """Raises InvalidInput: when a change names what the model has not, or leaves a position no key."""
     trials = Trials(subject.model, subject.questions)
     with for_the_reader():
-        after = trials.scores([[change]])[0]
-        before_and_after = answered(subject, pair, [], [change])
+        after = trials.scores([changes])[0]
+        before_and_after = answered(subject, pair, [], changes)
     return results.Changed(trials.whole.score(), after, *before_and_after)
 
 

@@ -19,6 +19,13 @@ from lab.words import plain
 
 HEADS = ("mean", "1", "2", "3", "4")
 HOWS = {"edge": "An edge", "zero": "A head, to zero", "mean": "A head, to its mean"}
+PARTS = {"look": "Cut", "pattern": "Pattern", "values": "Values", "both": "Both"}  # of an edge
+SAID = (
+    "Cut: the look is not possible, and the rest of its row is renormalised. Pattern: its score becomes its "
+    "mean over the held-out sentences, and the row is shared out anew; what flows stays. Values: what flows "
+    "along it becomes that mean; the weights stay. A look whose pattern counts and whose values do not "
+    "only decides how much flows along the others."
+)
 ALL = "all"
 CHAPTERS_MAPS = (
     "In the chapter’s own model the mean of block 1 is the same for tired and wet: 0.70 on the first noun, "
@@ -121,6 +128,7 @@ class TakenOut:
         self._of = settings.value("of", one_of("of", (ALL, *HEADS[1:])), ALL, widget=_box)
         self._query = settings.whole("query", "Query", 0, DECISION, DECISION)
         self._key = settings.whole("key", "Key", 0, DECISION, FIRST)
+        self._part = settings.choice("part", "What of it", PARTS, "look")
 
     def draw(self, inside: Inside) -> None:
         """The boxes for an edge or a head, and the answers without it."""
@@ -134,13 +142,15 @@ class TakenOut:
         asked: dict[str, Any] = {**inside.subject, "pair": inside.pair}
         if head is None or how == "edge":
             edges = [Edge(self._query.value, self._key.value, block, head)]
-            found = inside.find(CUT, **asked, edges=edges)
+            found = inside.find(CUT, **asked, edges=edges, part=self._part.value)
         else:
             found = inside.find(ABLATED, **asked, heads=[Head(block, head)], how=how)
         if found:
             st.markdown(graph.left_words(found.before, found.after))
             with st.container(key="results-any", width=bench.TABLE_WIDTH):
                 graph.answers_table(found.answers, found.changed).draw()
+            if how == "edge":
+                st.caption(SAID)
 
     def _boxes(self, blocks: int) -> None:
         self._how.draw()
@@ -151,3 +161,4 @@ class TakenOut:
         if edge:
             self._query.draw(width=110)
             self._key.draw(width=110)
+            self._part.draw()
