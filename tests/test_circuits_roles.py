@@ -219,7 +219,7 @@ def test_the_route_follows_from_the_cuts(trained):
         assert cut.accuracy == pytest.approx(sum(cut.by_answer.values()) / 2)  # as many of either kind
 
 
-# Why block 1 cannot know
+# What an adjective moves in block 1
 
 
 def adjectives(asked, count=3):

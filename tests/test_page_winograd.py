@@ -188,7 +188,7 @@ def test_every_section_after_its_press_and_after_edits(small, probes_here):
     assert "**Block 2**" in words
     assert "Mean: " in words
     assert "All 4 adjectives" in words
-    assert "the other weights, renormalised without it, by at most **" in words
+    assert "in one proportion: renormalised without it they differ by at most **" in words
     rows = cells(page, "key")
     assert len(rows) == 15
     moved = [row["key"] for row in rows if row["change"].startswith("**")]

@@ -7,9 +7,9 @@ from engine.chapter import reference
 from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.circuits.first_block import scores_under_change
 from engine.circuits.results import Edge
-from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
+from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, FIRST, Sentence
 from engine.probes.results.winograd import Pair
-from engine.probes.winograd import Subject, cut, proof, score
+from engine.probes.winograd import Subject, cut, maps, proof, score
 from engine.training import checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -47,6 +47,11 @@ def test_block_1_does_not_read_the_adjective_it_is_gated_by_it():
         for part in ("look", "pattern", "values")
     }
     assert right == pytest.approx({"look": 0.450, "pattern": 0.517, "values": 1.0}, abs=0.01)
+    found = maps(path, language, seed, pair)
+    weights = torch.tensor(found.unmoved.weights)[:, 1, FIRST]  # head 1.2 on the first noun, by adjective
+    of_x = torch.tensor([adjective in CLOSED.crosser for adjective in found.adjectives])
+    assert weights[of_x].min() > 0.4
+    assert weights[~of_x].max() < 0.001
 
 
 def test_two_blocks_need_both_sets_of_heads_and_no_other():

@@ -35,7 +35,7 @@ ONE_BLOCK = Variant(
     title="one block, four heads",
     short="one block",
     change={**_ATTENTION, "d_ff": 256, **_WINOGRAD},
-    claim="Its query is the same whatever the adjective was: it fetches, and cannot choose what.",
+    claim="Its query is the same whatever the adjective was; an adjective takes weight from other words.",
     shown_by="block.PreNorm",
 )
 TWO_BLOCKS = ONE_BLOCK.then(
@@ -43,7 +43,7 @@ TWO_BLOCKS = ONE_BLOCK.then(
     {"n_layer": 2},
     title="two blocks, four heads each",
     short="two blocks",
-    claim="The second block reads what the first one fetched, and chooses by the adjective.",
+    claim="The second block makes its query of what the first one brought.",
 )
 
 # Attention alone shows it best: what a head does is not mixed with what a feed-forward makes of it.

@@ -1,4 +1,4 @@
-"""Why block 1 cannot know: its query is made of its own token and place, whatever stands elsewhere.
+"""What a changed word moves in block 1: its own key alone, and by the shared denominator every weight.
 
 Shapes: N sentences, T query position, S key position, H heads.
 Source: chapter, "Winograd circuits".

@@ -201,18 +201,24 @@ def unmoved_table(found: Maps, head: str) -> Table:
 
 
 def unmoved_words(found: Maps) -> str:
-    """What all adjectives agree on in block 1, and why they must."""
+    """What all adjectives agree on in block 1, why they must, and what an adjective moves all the same."""
     unmoved = found.unmoved
     own = np.array(unmoved.own_weights)
+    weights = np.array(unmoved.weights)
+    moved = weights.max(axis=0) - weights.min(axis=0)
+    moved[:, ADJECTIVE] = 0
+    head, key = np.unravel_index(moved.argmax(), moved.shape)
     return (
         f"Over all {len(found.adjectives)} adjectives and all heads, block 1’s scores at every key but "
-        f"the adjective’s own differ by at most **{probes.tiny(unmoved.score_change)}**, and the other "
-        f"weights, renormalised without it, by at most **{probes.tiny(unmoved.weight_change)}**. The "
-        f"adjective’s own key takes {number(float(own.min()), 3)} to {number(float(own.max()), 3)} of a "
-        f"head’s weight.\n\n"
-        f"It cannot be otherwise. A score is a query times a key. Block 1 makes the query of “the” at "
-        f"position {DECISION} and of nothing else, the key of a noun of that noun and its place: none of "
-        f"them has seen another token yet. A changed adjective changes its own key, and its own value, "
-        f"alone. So block 1 may fetch the adjective, but it cannot look elsewhere *because* of it. Block 2’s "
-        f"query is made of what block 1 brought."
+        f"the adjective’s own differ by at most **{probes.tiny(unmoved.score_change)}**. They cannot differ: "
+        f"block 1 makes the query of “the” at position {DECISION} and of nothing else, the key of a noun of "
+        f"that noun and its place; none of them has seen another token yet.\n\n"
+        f"Its weights do differ. All keys of a row share one denominator, so an adjective with a high score "
+        f"takes from all others, in one proportion: renormalised without it they differ by at most "
+        f"**{probes.tiny(unmoved.weight_change)}**, as they are by up to **{number(float(moved.max()), 3)}** "
+        f"(head {head + 1}, {plain(found.tokens[0][key])}). The adjective’s own key takes "
+        f"{number(float(own.min()), 3)} to {number(float(own.max()), 3)} of a head’s weight.\n\n"
+        f"So block 1 cannot ask for another noun, but an adjective can shut a head that brings one: it is a "
+        f"gate. Whether the gate counts, or what the adjective itself sends, *Pattern* and *Values* under "
+        f"“Any edge” tell apart. Block 2’s query is made of what block 1 brought."
     )

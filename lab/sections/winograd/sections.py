@@ -61,8 +61,9 @@ def two_sentences(inside: Inside, head: Setting[str]) -> Maps | None:
 def block_one(found: Maps | None, head: str) -> None:
     """The scores that cannot move. found: the maps."""
     frame.heading(
-        "Why block 1 cannot know",
-        "Change the adjective and look at block 1’s raw scores where the answer is due, before the softmax.",
+        "What an adjective moves in block 1",
+        "Change it and look at block 1’s row where the answer is due: the raw scores before the softmax, and "
+        "the weights behind it.",
     )
     if found is None:
         st.markdown(":small[:gray[These numbers come with the maps above.]]")
