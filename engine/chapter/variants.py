@@ -166,7 +166,7 @@ LEARNED = BLOCK.then(
     {"max_positions": 512},
     title="learned positions",
     short="learned",
-    claim="A table of positions is best where it was trained, and knows nothing beyond.",
+    claim="A table of positions: rows beyond the training length are never trained.",
 )
 NO_POSITIONS = LEARNED.then(
     "none",
@@ -206,7 +206,7 @@ def _divided(variant_id: str, base: Variant, change: dict[str, Any], claim: str,
     )
 
 
-_SOFT = "Divided by the square root of its width, a head stays soft at any width."
+_KEPT = "Divided by the square root of its width, a head keeps its scores within a few units."
 _WIDER = "The ladder's one head, wider with its model: a step of the same rate moves a score further."
 DIVIDED_128 = _divided(
     "divided-128",
@@ -214,8 +214,8 @@ DIVIDED_128 = _divided(
     {},
     "A head as wide as the model, added through W_O: the first of the widths.",
 )
-DIVIDED_256 = _divided("divided-256", DIVIDED_128, {"d_head": 256}, _SOFT)
-DIVIDED_1024 = _divided("divided-1024", DIVIDED_128, {"d_head": 1024}, _SOFT)
+DIVIDED_256 = _divided("divided-256", DIVIDED_128, {"d_head": 256}, _KEPT)
+DIVIDED_1024 = _divided("divided-1024", DIVIDED_128, {"d_head": 1024}, _KEPT)
 _AS_WIDE = ", in a model as wide"
 DIVIDED_256_WIDE = _divided("divided-256-wide", HEAD_ADDED, {"d_model": 256}, _WIDER, _AS_WIDE)
 DIVIDED_1024_WIDE = _divided("divided-1024-wide", HEAD_ADDED, {"d_model": 1024}, _WIDER, _AS_WIDE)
@@ -224,7 +224,7 @@ DIVIDED_32 = replace(
         "divided-32",
         BLOCK,
         {},
-        "A narrow head behind a LayerNorm: its scores are small with the division or without.",
+        "Narrow heads behind a LayerNorm: the division is worth little there.",
         " (four heads, a whole block)",
     ),
     shown_by="mixers.CausalSelfAttention",
@@ -283,5 +283,5 @@ QK_NORM = DIVIDED_1024.then(
     {"score_scale": "qk-norm"},
     title="QK-norm, d_k 1024",
     short="QK-norm",
-    claim="Queries and keys of one length: the scores cannot run away.",
+    claim="Queries and keys behind an RMSNorm each, whose learned gains bound every score.",
 )

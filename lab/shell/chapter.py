@@ -54,7 +54,7 @@ _PLAN: dict[str, tuple[tuple[str, str, str, tuple[str, ...]], ...]] = {  # of ea
             ("query-key-value",),
         ),
         ("Why √d_k", "What collapses when the score is not divided?", "scaling.py", ("scaling-training",)),
-        ("Against PyTorch", "Does our attention equal theirs, to the last bit but one?", "parity.py", ()),
+        ("Against PyTorch", "Does our attention equal theirs, but for rounding?", "parity.py", ()),
     ),
     "The block": (
         ("Ladder", "What does each part buy, and what does it cost?", "ladder.py", ("ladder",)),

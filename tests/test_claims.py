@@ -1,0 +1,63 @@
+"""What the lab says of its shipped figures is so, in every seed: a row of ``docs/claims.md`` each."""
+
+import json
+from statistics import mean
+
+import pytest
+
+from engine.system import paths
+
+
+def seeds(experiment, variant, metric):
+    """A figure of the reference in each of its seeds, in their order."""
+    rows = json.loads((paths.REFERENCE / f"{experiment}.json").read_text())["rows"]
+    return [measured[metric] for measured in rows[variant]["measured"].values()]
+
+
+def test_a_divided_head_keeps_its_scores_within_a_few_units_and_is_not_always_soft():
+    narrow, wide = "scaling-training", "scaling-training-wide"
+    divided = [(narrow, f"divided-{d}") for d in (128, 256, 1024)]
+    divided += [(wide, f"divided-{d}-wide") for d in (256, 1024)]
+    for experiment, variant in divided:
+        assert max(seeds(experiment, variant, "score_std")) < 4
+    assert seeds(wide, "divided-1024-wide", "frozen_share") == [pytest.approx(0.306, abs=0.002)]
+
+
+def test_for_narrow_heads_the_division_is_worth_little_and_their_scores_are_not_small():
+    for variant, spread, frozen in (("divided-32", 4.6, 0.19), ("undivided-32", 5.5, 0.23)):
+        assert mean(seeds("scaling-training", variant, "score_std")) == pytest.approx(spread, abs=0.05)
+        assert mean(seeds("scaling-training", variant, "frozen_share")) == pytest.approx(frozen, abs=0.005)
+    ends = [
+        seeds("scaling-training", name, "validation_perplexity") for name in ("divided-32", "undivided-32")
+    ]
+    assert all(0 < without - divided < 1 for divided, without in zip(*ends, strict=True))
+
+
+def test_the_learned_table_is_not_the_best_inside_its_window_and_sinusoids_are_better_beyond():
+    learned, rope = (seeds("positions", name, "perplexity_64") for name in ("learned", "rope"))
+    assert mean(rope) < mean(learned)
+    assert [one < other for one, other in zip(rope, learned, strict=True)] == [True, False], "one seed each"
+    for length in (128, 256, 512):
+        sinusoids, table = (
+            seeds("positions", name, f"perplexity_{length}") for name in ("sinusoidal", "learned")
+        )
+        assert all(one < other for one, other in zip(sinusoids, table, strict=True))
+
+
+def test_w_v_is_worth_as_much_again_as_w_q_and_w_k():
+    raw, asked, head = (
+        mean(seeds("query-key-value", name, "validation_perplexity"))
+        for name in ("raw", "query-key", "head-added")
+    )
+    assert (raw - asked, asked - head) == (pytest.approx(7.23, abs=0.01), pytest.approx(7.65, abs=0.01))
+
+
+def test_the_process_grows_by_more_than_its_tensors():
+    rows = json.loads((paths.REFERENCE / "bench-memory.json").read_text())["rows"]
+    for implementation, most in (("explicit", 0.022), ("fused", 0.045), ("chunked", 0.116)):
+        more = [
+            row["resident_bytes"] / row["peak_bytes"] - 1
+            for row in rows
+            if row["implementation"] == implementation and row["n"] >= 2048 and row["state"] == "done"
+        ]
+        assert 0 < max(more) == pytest.approx(most, abs=0.0006)
