@@ -33,9 +33,9 @@ def worth(now: Sweep) -> None:
 
 
 def by_heart(now: Sweep) -> None:
-    """Two blocks: better on their own text, worse on any other."""
+    """Two blocks: ahead while they are stopped in time, then better on their own text alone."""
     frame.heading(
-        "Why are two blocks worse than one?",
+        "When are two blocks worse than one?",
         "The second block has seen the same text as often as the first. Follow both, and one block with "
         "dropout, on text that was held out and on the batches that they train on.",
     )

@@ -44,6 +44,16 @@ def test_the_learned_table_is_not_the_best_inside_its_window_and_sinusoids_are_b
         assert all(one < other for one, other in zip(sinusoids, table, strict=True))
 
 
+def test_two_blocks_are_ahead_when_they_are_stopped_in_time_and_behind_at_the_end():
+    rows = json.loads((paths.REFERENCE / "ladder.json").read_text())["rows"]
+    one, two = (rows[name]["curves"] for name in ("block", "two-blocks"))
+    lows = {seed: min(value for _, value in curve) for seed, curve in two.items()}
+    assert lows == pytest.approx({"0": 36.86, "1": 36.10, "2": 35.94}, abs=0.01)
+    for seed, curve in one.items():
+        assert lows[seed] < min(value for _, value in curve)
+        assert two[seed][-1][1] > curve[-1][1]
+
+
 def test_w_v_is_worth_as_much_again_as_w_q_and_w_k():
     raw, asked, head = (
         mean(seeds("query-key-value", name, "validation_perplexity"))

@@ -1,5 +1,7 @@
 """What there is to notice on the ladder, read off the reader's own figures."""
 
+from statistics import fmean
+
 from engine.chapter.experiments import LADDER, PERPLEXITY, TRAIN
 from engine.chapter.variants import BLOCK, BLOCK_DROPOUT, FEED_FORWARD, HEAD_REPLACES, TWO_BLOCKS
 from lab.bench import Gap, Question, Sweep
@@ -100,6 +102,22 @@ def _whose(projection: Gap, heads: Gap) -> str:
     return f"{lead[:1].upper()}{lead[1:]} brought {share:.0f}{NBSP}% of the two together."
 
 
+def _stopped(now: Sweep) -> str:
+    """Where the shipped curves of one and of two blocks are lowest."""
+    lows = []
+    for name in (TWO_BLOCKS.id, BLOCK.id):
+        if not (found := now.row(name, PERPLEXITY).reference) or not found.curves:
+            return ""
+        lowest = [min(curve, key=lambda point: point[1]) for curve in found.curves.values()]
+        steps = sorted(int(step) for step, _ in lowest)
+        lows.append((fmean(value for _, value in lowest), f"after {steps[0]:,} to {steps[-1]:,} steps"))
+    (two, when), (one, later) = lows
+    return (
+        f"It is a matter of when one stops: at its lowest the reference’s two blocks have {quantity(two)} "
+        f"({when}), one block {quantity(one)} ({later})."
+    )
+
+
 def by_heart(now: Sweep) -> str:
     """Held out against trained on."""
     said, ratios = [], dict[str, float]()
@@ -113,9 +131,7 @@ def by_heart(now: Sweep) -> str:
             f"block, {ratios['two-blocks']:.2f} times with two. The second block "
             f"{effect(bought(now, 'two-blocks'))} on held-out text."
         )
-        said.append(
-            "The chapter’s are 2.03 and 2.80 times: two blocks know their text better and any other worse."
-        )
+        said.append(f"The chapter’s are 2.03 and 2.80 times. {_stopped(now)}".strip())
     if "block-dropout" in ratios:
         said.append(f"With dropout it is {ratios['block-dropout']:.2f} times.")
     return "\n\n".join(said) or (
