@@ -82,9 +82,9 @@ ladder = bench.train(
 )
 frame.sources(LADDER.models, f"The code of the {count(len(LADDER.variants))} rungs")
 frame.heading(
-    "Is dropout worth it after one pass, and after many?",
-    "A block without dropout and one with, at both budgets: the quick one goes over Shakespeare about "
-    "once, the chapter’s about sixty times. Steps and learning rate differ between the two, and nothing "
+    "Is dropout worth it after half a pass, and after many?",
+    "A block without dropout and one with, at both budgets: the quick one goes over half of Shakespeare, "
+    "the chapter’s about sixty times over all of it. Steps and learning rate differ between the two, and nothing "
     "but the dropout within each.",
 )
 dropout.train(ladder.request, settings)
