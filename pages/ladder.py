@@ -84,8 +84,8 @@ frame.sources(LADDER.models, f"The code of the {count(len(LADDER.variants))} run
 frame.heading(
     "Is dropout worth it after half a pass, and after many?",
     "A block without dropout and one with, at both budgets: the quick one goes over half of Shakespeare, "
-    "the chapter’s about sixty times over all of it. Steps and learning rate differ between the two, and nothing "
-    "but the dropout within each.",
+    "the chapter’s about sixty times over all of it. Steps and learning rate differ between the two, and "
+    "nothing but the dropout within each.",
 )
 dropout.train(ladder.request, settings)
 frame.heading(

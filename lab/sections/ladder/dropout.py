@@ -1,4 +1,4 @@
-"""Dropout after one pass over a text and after many: the same two models at both budgets."""
+"""Dropout after half a pass over a text and after many passes: the same two models at both budgets."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -61,7 +61,7 @@ def times(count: float | None) -> str:
 
 
 def _table(sweeps: Mapping[str, Sweep], passed: Mapping[str, str]) -> Table:
-    """With dropout and without, a line a budget: after one pass over the text, and after many."""
+    """With dropout and without, a line a budget: half a pass over the text, and many."""
     rows = list[tuple[str | Cell, ...]]()
     for budget_name, now in sweeps.items():
         without, with_ = (now.row(name, PERPLEXITY) for name in DROPOUT)
