@@ -71,3 +71,13 @@ def test_the_process_grows_by_more_than_its_tensors():
             if row["implementation"] == implementation and row["n"] >= 2048 and row["state"] == "done"
         ]
         assert 0 < max(more) == pytest.approx(most, abs=0.0006)
+
+
+def test_our_attention_differs_from_theirs_by_a_few_roundings_not_by_the_last_bit():
+    steps = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
+    roundings = [
+        mean(seeds("parity", f"{theirs}-{precision}", "relative")) / step
+        for theirs in ("module", "function")
+        for precision, step in steps.items()
+    ]
+    assert (min(roundings), max(roundings)) == (pytest.approx(7, abs=0.5), pytest.approx(24, abs=0.5))
