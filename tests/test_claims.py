@@ -2,10 +2,13 @@
 
 import json
 from statistics import mean
+from types import SimpleNamespace
 
 import pytest
 
+from engine.chapter import reference
 from engine.system import paths
+from lab.sections.ladder import notice
 
 
 def seeds(experiment, variant, metric):
@@ -52,6 +55,9 @@ def test_two_blocks_are_ahead_when_they_are_stopped_in_time_and_behind_at_the_en
     for seed, curve in one.items():
         assert lows[seed] < min(value for _, value in curve)
         assert two[seed][-1][1] > curve[-1][1]
+    found = reference.load("ladder").rows
+    shown = notice._stopped(SimpleNamespace(row=lambda name, _: SimpleNamespace(reference=found[name])))
+    assert "two blocks have 36.3 (after 1,800 to 2,100 steps), one block 37.6 (after 2,300 to 2,600" in shown
 
 
 def test_w_v_is_worth_as_much_again_as_w_q_and_w_k():

@@ -55,3 +55,21 @@ def test_without_the_operator_and_in_other_types_it_is_torchs(monkeypatch):
         assert layer(x).dtype == torch.bfloat16
     monkeypatch.setattr(module, "_ONEDNN", None)
     assert torch.equal(layer(x), F.linear(x, layer.weight, layer.bias))
+
+
+def test_a_few_rows_without_gradient_are_torchs_own_and_more_are_not(monkeypatch):
+    asked = []
+
+    def counted(x, *_):
+        asked.append(len(x))
+        return x.new_zeros(len(x), 3)
+
+    monkeypatch.setattr(module, "_ONEDNN", counted)
+    layer = Linear(4, 3)
+    few, more = torch.randn(module.FEW_ROWS - 1, 4), torch.randn(module.FEW_ROWS, 4)
+    with torch.no_grad():
+        assert torch.equal(layer(few), F.linear(few, layer.weight, layer.bias))
+        layer(more)
+    assert asked == [len(more)]
+    layer(few)
+    assert asked == [len(more), len(few)], "training goes one way"

@@ -125,7 +125,7 @@ TWO_BLOCKS = BLOCK.then(
     {"n_layer": 2},
     title="two blocks",
     part="a second block",
-    claim="Twice the block is ahead until it learns the training text by heart.",
+    claim="Twice the block: ahead when it is stopped in time, behind when it trains on.",
 )
 BLOCK_DROPOUT = BLOCK.then(
     "block-dropout",
@@ -206,7 +206,7 @@ def _divided(variant_id: str, base: Variant, change: dict[str, Any], claim: str,
     )
 
 
-_KEPT = "Divided by the square root of its width, a head keeps its scores within a few units."
+_KEPT = "Divided by the square root of its width, a head keeps the spread of its scores to a few units."
 _WIDER = "The ladder's one head, wider with its model: a step of the same rate moves a score further."
 DIVIDED_128 = _divided(
     "divided-128",

@@ -125,12 +125,11 @@ def head_means(model: Transformer, ids: Tensor) -> Tensor:
 
 def mean_heads(captured: Sequence[Captured]) -> Tensor:
     """The same of runs at hand. shape: -> (L, H, T, D)"""
-    sums = [torch.stack([block.heads.sum(dim=0) for block in ran.blocks]) for ran in captured]
-    return torch.stack(sums).sum(dim=0) / sum(len(ran.ids) for ran in captured)
+    return torch.cat(mean_of(captured, "heads"))
 
 
-def mean_of(captured: Sequence[Captured], what: Literal["scores", "values"]) -> tuple[Tensor, ...]:
-    """Each block's scores or values, mean over all sentences. shape: -> (1, ...) each, as ``BlockRun``"""
+def mean_of(captured: Sequence[Captured], what: Literal["scores", "values", "heads"]) -> tuple[Tensor, ...]:
+    """What each block has there, mean over all sentences. shape: -> (1, ...) each, as ``BlockRun``"""
     count = sum(len(ran.ids) for ran in captured)
     of_blocks = zip(*(ran.blocks for ran in captured), strict=True)
     return tuple(

@@ -43,7 +43,7 @@ class OnEdges(Intervention):
                 check_index("head", edge.head, shape.heads)
             if shape.causal and edge.key > edge.query:
                 raise ValueError(
-                    f"the key position is {edge.key}, ahead of its query: there is no edge to cut; "
+                    f"the key position is {edge.key}, ahead of its query: there is no such edge; "
                     f"allowed: 0 to {edge.query}."
                 )
 
@@ -92,7 +92,7 @@ class PatchPattern(OnEdges):
 
     def check(self, shape: Shape) -> None:
         super().check(shape)
-        _check_blocks("scores", self.scores, shape, (shape.heads, shape.length, shape.length))
+        _check_blocks("scores", self.scores, shape, shape.length)
 
     def on_scores(self, block: int, scores: Tensor) -> Tensor:
         if not (here := self._here(block)):
@@ -118,8 +118,7 @@ class PatchValues(OnEdges):
 
     def check(self, shape: Shape) -> None:
         super().check(shape)
-        for values in self.values:
-            _check_blocks("values", self.values, shape, (shape.heads, shape.length, values.shape[-1]))
+        _check_blocks("values", self.values, shape)
 
     def on_mixed(self, block: int, mixed: Tensor, weights: Tensor, values: Tensor) -> Tensor:
         if not (here := self._here(block)):
@@ -131,13 +130,13 @@ class PatchValues(OnEdges):
         return patched
 
 
-def _check_blocks(name: str, of_blocks: tuple[Tensor, ...], shape: Shape, wanted: tuple[int, ...]) -> None:
-    """What another run gives of every block, for each sentence or once for all."""
+def _check_blocks(name: str, of_blocks: tuple[Tensor, ...], shape: Shape, last: int | None = None) -> None:
+    """What another run gives of every block, for each sentence or once for all. last: size, None for any."""
     if len(of_blocks) != shape.blocks:
         raise ValueError(f"{name} are given of {len(of_blocks)} blocks; this run has {shape.blocks}.")
     for values in of_blocks:
         batch = 1 if len(values) == 1 else shape.batch
-        check_shape(name, values, (batch, *wanted))
+        check_shape(name, values, (batch, shape.heads, shape.length, last or values.shape[-1]))
 
 
 def _rows(of_blocks: tuple[Tensor, ...], rows: slice) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ Shapes: C cases, N questions, T position, S key position, H heads, L blocks, V v
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -72,11 +73,16 @@ class Subject:
         most = max(1, HELD_OUT // len(self.language.adjectives))
         return self.asked(self.language.sentences(pairs[:most]))
 
+    @cached_property
+    def trials(self) -> Trials:
+        """Those questions, answered by the model as it is."""
+        return Trials(self.model, self.questions)
+
 
 def maps(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Maps:
     """Both sentences side by side, all adjectives in one grid, and what block 1 sees of a change."""
     subject = _subject(weights, language, seed, pair)
-    ids, trials = subject.asked(pair.sentences).ids, Trials(subject.model, subject.questions)
+    ids, trials = subject.asked(pair.sentences).ids, subject.trials
     by_word = mean_weights(trials.captured, trials.questions.ids[:, winograd.ADJECTIVE])
     every = subject.asked([Sentence(pair.first, pair.second, word) for word in language.adjectives])
     return results.Maps(
@@ -101,7 +107,7 @@ def circuit(weights: Path, language: Winograd, seed: int) -> results.Circuit:
     Raises InvalidInput: as ``find_roles``.
     """
     subject = _subject(weights, language, seed)
-    trials, sites = Trials(subject.model, subject.questions), Sites.of(NAMES, DECISION)
+    trials, sites = subject.trials, Sites.of(NAMES, DECISION)
     with for_the_reader():  # a model that gives no answer has none to lose
         roles = find_roles(trials, NAMES)
     looks = [(block, key) for block in range(subject.model.config.n_layer) for key in SOUGHT[SITE]]
@@ -149,7 +155,7 @@ def cut(
     subject, those = _subject(weights, language, seed, pair), frozenset(edges)
     if part == "look":
         return _changed_by(subject, pair, CutEdges(those))
-    runs = [ran for _, ran in Trials(subject.model, subject.questions).captured]
+    runs = [ran for _, ran in subject.trials.captured]
     pattern = PatchPattern(those, mean_of(runs, "scores"))
     values = PatchValues(those, mean_of(runs, "values"))
     changes: dict[str, list[Intervention]]
@@ -169,17 +175,16 @@ def ablated(
     subject, names = _subject(weights, language, seed, pair), frozenset(heads)
     change = ZeroHeads(names)
     if how == "mean":
-        change = MeanHeads(names, Trials(subject.model, subject.questions).head_means())
+        change = MeanHeads(names, subject.trials.head_means())
     return _changed_by(subject, pair, change)
 
 
 def _changed_by(subject: Subject, pair: Pair, *changes: Intervention) -> results.Changed:
     """Raises InvalidInput: when a change names what the model has not, or leaves a position no key."""
-    trials = Trials(subject.model, subject.questions)
     with for_the_reader():
-        after = trials.scores([changes])[0]
+        after = subject.trials.scores([changes])[0]
         before_and_after = answered(subject, pair, [], changes)
-    return results.Changed(trials.whole.score(), after, *before_and_after)
+    return results.Changed(subject.trials.whole.score(), after, *before_and_after)
 
 
 def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Proof:
@@ -189,7 +194,7 @@ def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.P
     with the first brings the first one's answer back.
     """
     subject = _subject(weights, language, seed, pair)
-    model, trials = subject.model, Trials(subject.model, subject.questions)
+    model, trials = subject.model, subject.trials
     nouns = language.split(seed).held_out[:PATCHED]
     clean, other = (subject.asked([Sentence(*two, word) for two in nouns]) for word in pair.adjectives)
     with for_the_reader():  # a model may answer both alike: then there is nothing to restore
@@ -227,7 +232,7 @@ def _attributed(subject: Subject, questions: Questions, sentence: Sentence) -> r
 def score(weights: Path, language: Winograd, seed: int) -> results.Scored:
     """The route of a two-block model, and what is left without each set of heads."""
     subject = _subject(weights, language, seed)
-    trials = Trials(subject.model, subject.questions)
+    trials = subject.trials
     verdict = find_route(trials, NAMES)
     try:
         return results.Scored(verdict, find_roles(trials, NAMES), "")

@@ -26,7 +26,6 @@ import psutil
 
 from engine.probes import registry, wire
 from engine.probes.address import Address
-from engine.system.cores import usable_cores
 from engine.system.errors import LabError
 from engine.system.processes import gigabytes, machine_bytes
 
@@ -132,8 +131,9 @@ class Worker:
         """Answer until nobody asks any more."""
         for work in (self._listen, self._beat, self._watch):
             threading.Thread(target=work, daemon=True).start()
-        import torch  # noqa: F401 - the first request shall not wait for it
+        import torch
 
+        torch.set_num_threads(1)
         while self.queue.all() or time.monotonic() - self.queue.touched < IDLE_SECONDS:
             if taken := self.queue.take(1.0):
                 self._compute(*taken)
@@ -165,11 +165,7 @@ class Worker:
         self.queue.add(str(request.get("reader")), asked, Job(probe, request["arguments"]), connection)
 
     def _compute(self, asked: str, job: Job) -> None:
-        import torch
-
         job.began = time.monotonic()
-        # A short answer leaves the cores to whoever trains; for a long one a reader waits.
-        torch.set_num_threads(1 if job.probe.quick else usable_cores())
         try:
             result = job.probe.call(job.arguments)
             answer = wire.dumps({"result": result, "seconds": time.monotonic() - job.began})

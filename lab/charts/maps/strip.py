@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping
 from html import escape
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageColor
 
-from lab.charts.maps.panel import Array, Kind, Panel, shades
+from lab.charts.maps.panel import Kind, Panel, shades
 from lab.charts.maps.sentences import number
 from lab.shell.palette import MASK_OPACITY, Palette
 
@@ -40,7 +41,7 @@ def strip(panels: Mapping[str, Panel], chosen: Collection[str], colors: Palette)
     return f'<div role="img" aria-label="{said}" style="{_STRIP}">{row}</div>'
 
 
-def pixels(panel: Panel, colors: Palette) -> Array:
+def pixels(panel: Panel, colors: Palette) -> NDArray[np.uint8]:
     """A pixel a cell, red, green, blue and opacity. shape: -> (T, S, 4)"""
     stops = colors.weights if panel.kind == "weights" else colors.scores
     low = 0.0 if panel.kind == "weights" else -panel.limit
@@ -53,7 +54,7 @@ def pixels(panel: Panel, colors: Palette) -> Array:
     return found.round().astype(np.uint8)
 
 
-def _png(image: Array) -> str:
+def _png(image: NDArray[np.uint8]) -> str:
     file = io.BytesIO()
     Image.fromarray(image).save(file, "png")
     return base64.b64encode(file.getvalue()).decode()
