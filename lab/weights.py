@@ -40,12 +40,22 @@ Opened = dict[str, Weights]  # by variant
 
 
 def shipped(experiment_id: str, variant_id: str) -> Weights | None:
-    """The shipped model of a variant, None where none is."""
-    if (path := reference.weights(experiment_id, variant_id)) is None:
-        return None
-    experiment = EXPERIMENTS[experiment_id]
-    seed, steps = experiment.seeds[0], experiment.budget("chapter", variant_id).steps
-    return Weights(path, f"shipped, {steps:,} steps, seed {seed}", seed, of_the_chapters_budget=True)
+    """The shipped model of a variant, of a typical seed; None where none is."""
+    found = shipped_by_seed(experiment_id, variant_id)
+    return found.get(EXPERIMENTS[experiment_id].typical.get(variant_id, -1)) or next(
+        iter(found.values()), None
+    )
+
+
+def shipped_by_seed(experiment_id: str, variant_id: str) -> dict[int, Weights]:
+    """Every shipped model of a variant."""
+    experiment, found = EXPERIMENTS[experiment_id], dict[int, Weights]()
+    steps = experiment.budget("chapter", variant_id).steps
+    for seed in experiment.shipped_seeds(variant_id):
+        if path := reference.weights(experiment_id, variant_id, seed):
+            whose = f"shipped, {steps:,} steps, seed {seed}"
+            found[seed] = Weights(path, whose, seed, of_the_chapters_budget=True)
+    return found
 
 
 def of_run(run: Run) -> Weights | None:

@@ -6,7 +6,7 @@ from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from lab import bench
 from lab.bench import Request
 from lab.probes import beside, part
-from lab.sections.winograd import parts, proof, sections, seeds
+from lab.sections.winograd import parts, proof, sections, seeds, which_part
 from lab.sections.winograd.inside import Inside
 from lab.sections.winograd.sections import HEADS, TakenOut
 from lab.sections.winograd.setup import WinogradSetup
@@ -35,7 +35,9 @@ def two_sentences() -> None:
 settings = Settings("winograd")
 head = settings.choice("head", "Head", HEADS, "mean")
 edge = settings.value("edge", str, "", widget=st.selectbox)
+part_of_it = settings.choice("part", "What of it", sections.PARTS, "cut")
 taken_out = TakenOut(settings)
+of_one = settings.choice("ones", "Seeds", seeds.COUNTS, "10")
 count = settings.choice("count", "Seeds", seeds.COUNTS, "5")
 setup = WinogradSetup(settings)
 
@@ -70,11 +72,17 @@ part(
 part(
     "Cut one edge",
     "Below the words, above them each block’s heads; a line is a look, as wide as its weight, and in ink "
-    "where the answer loses a fifth of its logit difference without it. Click one: it is cut, and the "
-    "rest of that row renormalised.",
-    lambda: sections.circuit(inside, edge),
+    "where the answer loses a fifth of its logit difference without it. Click one to cut it, or to change "
+    "its score or its value alone.",
+    lambda: sections.circuit(inside, edge, part_of_it),
 )
 beside(lambda: taken_out.draw(inside))
+part(
+    "Pattern or value?",
+    "A look has two parts: its score, by which the row is shared out, and the value that flows. A cut "
+    "changes both. Here one is set to its mean over the held-out sentences, and the other kept.",
+    lambda: which_part.draw(inside),
+)
 part(
     "Proof",
     "A map is a picture. These are interventions: take a head away, put a value of the other sentence in, "
@@ -82,9 +90,14 @@ part(
     lambda: proof.show(inside, st.session_state[settings.key("read")]),
 )
 frame.heading(
-    "Over seeds",
-    "Does training always end in the same circuit? Two blocks, on the seeds that no setting was chosen on, "
-    "each scored as above.",
+    "How does one block do it?",
+    "With no second block nothing can be looked up by what was found. Ten seeds of one block, on which no "
+    "setting was chosen: how many are right, and what of the look at the adjective counts?",
 )
-seeds.show(settings, setup.request, count)
+seeds.show(settings, setup.request, of_one, seeds.ONE_BLOCK)
+frame.heading(
+    "Over seeds",
+    "Does training always end in the same circuit? Two blocks, on the same seeds, each scored as above.",
+)
+seeds.show(settings, setup.request, count, seeds.TWO_BLOCKS)
 frame.footer(SECTION, settings)

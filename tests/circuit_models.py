@@ -187,8 +187,11 @@ OTHERWISE_SECOND = look(place(DECISION), {place(3): 1.0, **dict.fromkeys(OF_FIRS
 AT_ADJECTIVE = look(place(DECISION), {place(5): 1.0}, ANSWER, read=NOTE)
 AT_RELAY = look(place(DECISION), {place(6): 1.0, **SINK}, ANSWER, 3.0, read=NOTE)
 BUILT = {
-    "carry, then read": [[look(place(DECISION), {place(1): 1.0}, ANSWER), IDLE], [OTHERWISE_SECOND, IDLE]],
-    "read, then fetch": [[TYPE, IDLE], [CHOICE, IDLE]],
+    "nouns, then adjective": [
+        [look(place(DECISION), {place(1): 1.0}, ANSWER), IDLE],
+        [OTHERWISE_SECOND, IDLE],
+    ],
+    "adjective, then nouns": [[TYPE, IDLE], [CHOICE, IDLE]],
     "gather at the adjective": [[GATHERED, IDLE], [AT_ADJECTIVE, IDLE]],
     "through other words": [[look(place(6), {place(1): 1.0}, NOTE), IDLE], [AT_RELAY, FROM_SECOND]],
     "block 1 alone": [[FROM_FIRST, FROM_SECOND], [IDLE, IDLE]],

@@ -71,7 +71,7 @@ def test_shares_and_logit_difference_by_hand():
 
 
 def test_a_built_model_is_right_and_a_cut_edge_flips_its_answer():
-    built, asked = route_model("carry, then read"), closed_questions()
+    built, asked = route_model("nouns, then adjective"), closed_questions()
     assert outcomes(built, asked).score().accuracy == 1
     # Block 2's look at the adjective is what says that the first noun stays.
     found = outcomes(built, asked, [CutEdges(frozenset([Edge(DECISION, 5, 1)]))])
@@ -160,7 +160,7 @@ def only_at(place, last):
 
 def test_the_map_of_a_built_model_shows_where_its_answer_is_made():
     """Read, then fetch: the adjective's place, then the decision's, and head 0.0 brings it there."""
-    built, asked = route_model("read, then fetch"), closed_questions()
+    built, asked = route_model("adjective, then nouns"), closed_questions()
     one = asked.chosen(torch.arange(len(asked)) == 0)  # x = 0, y = 1, an adjective that means x
     other = one.ids.clone()
     other[0, 5] = OF_SECOND[0]
@@ -226,11 +226,11 @@ def test_attribution_by_hand():
 
 def test_a_built_model_owes_its_answer_to_the_heads_that_write_it():
     asked = closed_questions()
-    found = attribution(route_model("carry, then read"), asked)
+    found = attribution(route_model("nouns, then adjective"), asked)
     # The carried noun: +10 where it is meant, -10 where it is not. The fetched one: +30 where it is meant.
     assert found.heads == [pytest.approx([0, 0], abs=1e-9), pytest.approx([15, 0])]
     first = asked.chosen(~torch.isin(asked.ids[:, 5], torch.tensor(OF_SECOND)))
-    alone = attribution(route_model("carry, then read"), first)
+    alone = attribution(route_model("nouns, then adjective"), first)
     assert alone.heads == [pytest.approx([10, 0]), pytest.approx([0, 0], abs=1e-9)]
     assert (alone.embedding, alone.rest, alone.output_biases, alone.feed_forwards) == (0, 0, [0, 0], [0, 0])
 
@@ -266,6 +266,6 @@ def test_the_likeliest_tokens_of_each_sentence():
 
 def test_the_lens_sees_the_carried_noun_before_the_answer():
     asked = closed_questions()
-    found = lens.layers(Trials(route_model("carry, then read"), asked))
+    found = lens.layers(Trials(route_model("nouns, then adjective"), asked))
     assert [layer.score.accuracy for layer in found] == [0.25, 0.5, 1.0]
     assert [layer.score.wrong for layer in found] == [0.25, 0.5, 0.0]

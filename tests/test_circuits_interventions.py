@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engine.circuits.capture import boundaries, head_means, mean_of, run
-from engine.circuits.edges import CutEdges, PatchPattern, PatchValues
+from engine.circuits.edges import CutEdges, PatchFlow, PatchPattern, PatchRest, PatchValues, flow
 from engine.circuits.interventions import (
     Intervention,
     MeanHeads,
@@ -153,6 +153,41 @@ def test_patching_a_run_with_itself_changes_nothing(made, ids, plain):
     one = run(made, ids[:1])
     mean = [PatchPattern(every, mean_of([one], "scores")), PatchValues(every, mean_of([one], "values"))]
     torch.testing.assert_close(run(made, ids[:1], mean).logits, one.logits)
+
+
+def flows(edges, ran):
+    """What flows along some looks of a run in every block, and what they leave to the rest."""
+    return tuple(
+        zip(*(flow(edges, at, one.weights, one.values) for at, one in enumerate(ran.blocks)), strict=True)
+    )
+
+
+def test_flow_and_rest_of_the_run_itself_change_nothing_and_those_of_another_only_their_rows(
+    made, ids, source
+):
+    edges = frozenset([Edge(5, 2, 0, 1), Edge(5, 3, 0, 1), Edge(6, 2, 1)])
+    plain = run(made, ids)
+    for own, others in zip(flows(edges, plain), flows(edges, source), strict=True):
+        patch = PatchFlow if own[0].ndim == 4 else PatchRest
+        torch.testing.assert_close(run(made, ids, [patch(edges, own)]).logits, plain.logits)
+        patched = run(made, ids, [patch(edges, others)])
+        kept = [head != 1 or query != 5 for head in range(3) for query in range(7)]
+        before, after = (one.blocks[0].heads.flatten(1, 2) for one in (plain, patched))
+        assert torch.equal(before[:, kept], after[:, kept])
+        assert not torch.allclose(before, after)
+    assert flows(edges, plain)[1][0][0, 2, 5] == pytest.approx(1)  # a row without such a look is all rest
+
+
+def test_flow_and_rest_are_all_that_a_changed_word_changes_in_the_first_block(made, ids):
+    """Scores of the other keys stay: what the row then adds is that of the run with the other word."""
+    changed = ids.clone()
+    changed[:, 2] = (changed[:, 2] + 1) % 20
+    edges, other = frozenset([Edge(5, 2, 0)]), run(made, changed)
+    of_other = flows(edges, other)
+    patched = run(made, ids, [PatchFlow(edges, of_other[0]), PatchRest(edges, of_other[1])])
+    swapped = run(made, ids, [PatchRest(edges, of_other[1]), PatchFlow(edges, of_other[0])])
+    for one in (patched, swapped):
+        torch.testing.assert_close(one.blocks[0].heads[:, :, 5], other.blocks[0].heads[:, :, 5])
 
 
 def test_the_mean_of_scores_and_values_is_over_all_sentences_whatever_the_portions(made, ids, plain):

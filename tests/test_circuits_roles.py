@@ -7,13 +7,13 @@ from typing import get_args
 import pytest
 import torch
 
-from engine.circuits.capture import head_means, run
-from engine.circuits.edges import CutEdges
+from engine.circuits.capture import head_means, mean_of, run
+from engine.circuits.edges import CutEdges, PatchPattern, PatchValues
 from engine.circuits.first_block import scores_under_change
 from engine.circuits.interventions import MeanHeads, ZeroHeads
-from engine.circuits.looks import COST, WEIGHT, answer_kinds, head_looks
-from engine.circuits.results import Edge, Head
-from engine.circuits.roles import DROPPED, KEPT, find_roles
+from engine.circuits.looks import answer_kinds, head_looks
+from engine.circuits.results import COST, DROPPED, KEPT, WEIGHT, Edge, Head
+from engine.circuits.roles import find_roles
 from engine.circuits.routes import CHANNELS, MIXED, NONE_FOUND, ROUTES, SEVERAL, find_route
 from engine.circuits.sites import ADJECTIVE, DECISION, FIRST, RELAYS, SECOND, Sites
 from engine.circuits.trials import Trials
@@ -40,6 +40,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 ASKED = closed_questions()
 TRAINED_NAMES_AT = {FIRST: 1, SECOND: 6, ADJECTIVE: 11}
 TRAINED_NAMES = {place: name for name, place in TRAINED_NAMES_AT.items()} | dict.fromkeys((0, 5, 14), "the")
+READ, GATED = "adjective, then nouns", "nouns, then adjective"
 TEMPLATE = Sites.of(TRAINED_NAMES, 14)
 ALL_HEADS = {Head(block, head) for block in range(2) for head in range(4)}
 
@@ -58,8 +59,8 @@ def trained(weights):
 
 
 CARRIERS_AND_READERS = {
-    "carry, then read": ({Head(0, 0), Head(1, 0)}, {Head(1, 0)}),
-    "read, then fetch": ({Head(1, 0)}, {Head(0, 0)}),
+    "nouns, then adjective": ({Head(0, 0), Head(1, 0)}, {Head(1, 0)}),
+    "adjective, then nouns": ({Head(1, 0)}, {Head(0, 0)}),
     "gather at the adjective": ({Head(0, 0)}, {Head(1, 0)}),
     "through other words": ({Head(0, 0), Head(1, 1)}, {Head(1, 0)}),
     "block 1 alone": ({Head(0, 0), Head(0, 1)}, {Head(0, 0)}),
@@ -75,8 +76,8 @@ def test_a_built_route_is_found_under_its_name_and_its_heads_have_their_roles(ro
     assert [one.name for one in verdict.routes if one.taken] == [route]
     assert json.loads(json.dumps(asdict(verdict), allow_nan=False)) == asdict(verdict)
     carriers, readers = CARRIERS_AND_READERS[route]
-    assert set(found.noun_carriers.heads) == carriers
-    assert set(found.adjective_readers.heads) == readers
+    assert set(found.at_nouns.heads) == carriers
+    assert set(found.at_adjective.heads) == readers
     assert set(found.rest.heads) == {Head(b, h) for b in (0, 1) for h in (0, 1)} - carriers - readers
     assert found.helpers.heads == []
     assert found.holds
@@ -84,7 +85,7 @@ def test_a_built_route_is_found_under_its_name_and_its_heads_have_their_roles(ro
 
 
 def test_the_numbers_of_a_built_route_are_those_it_was_built_with():
-    found = find_roles(Trials(route_model("carry, then read"), ASKED), NAMES)
+    found = find_roles(Trials(route_model("nouns, then adjective"), ASKED), NAMES)
     carried, idle, fetched, _ = found.heads
     nothing = dict.fromkeys(("rest", FIRST, SECOND, ADJECTIVE, "the"), 0)
     assert carried.weights == pytest.approx({**nothing, FIRST: 1}, abs=1e-9)
@@ -107,15 +108,29 @@ def test_the_numbers_of_a_built_route_are_those_it_was_built_with():
     assert all(look.weight >= WEIGHT and look.cost == pytest.approx(0) and not look.part for look in looks)
 
 
+def test_a_built_head_that_reads_is_told_from_one_that_is_gated():
+    """One route reads the adjective by its value; in the other the key takes the weight."""
+    read, gated = (find_roles(Trials(route_model(one), ASKED), NAMES) for one in (READ, GATED))
+    for found, by in ((read, (False, True)), (gated, (True, False))):
+        look = next(look for look in found.looks if look.part and look.key == ADJECTIVE)
+        assert (look.pattern >= COST, look.values >= COST) == by
+    for route, block, counts in ((READ, 1, ("values", "flow")), (GATED, 2, ("pattern", "rest"))):
+        verdict = find_route(Trials(route_model(route), ASKED), NAMES)
+        left = {cut.channels[0]: cut.left for cut in verdict.cuts}
+        mine, other = (left[f"block {one}: decision sees adjective"] for one in (block, 3 - block))
+        assert (mine.counts(1.0), mine.needed(1.0)) == (counts, True)
+        assert (other.counts(1.0), other.needed(1.0)) == ((), False)
+
+
 def test_weights_are_means_over_sentences_however_often_an_adjective_comes():
     uneven = ASKED.chosen((ASKED.ids[:, 5] != OF_FIRST[0]) | (ASKED.ids[:, 1] == 0))
-    *_, fetched, _ = find_roles(Trials(route_model("carry, then read"), uneven), NAMES).heads
+    *_, fetched, _ = find_roles(Trials(route_model("nouns, then adjective"), uneven), NAMES).heads
     assert fetched.weights[ADJECTIVE] == pytest.approx(15 / 39)  # 3 and 12 questions of 3 + 12 + 12 + 12
 
 
 def test_a_model_with_two_ways_at_once_has_none_that_it_needs():
     """Both routes write the same answer, so cutting either leaves the other."""
-    both = route_model("read, then fetch")
+    both = route_model("adjective, then nouns")
     gathering = route_model("gather at the adjective")
     with torch.no_grad():
         for block, other in zip(both.blocks, gathering.blocks, strict=True):
@@ -135,7 +150,7 @@ def test_a_model_with_two_ways_at_once_has_none_that_it_needs():
     assert verdict.route == SEVERAL
     assert min(cut.accuracy for cut in verdict.cuts) >= DROPPED
     assert {route.name for route in verdict.routes if route.alone.accuracy == 1} == {
-        "read, then fetch",
+        "adjective, then nouns",
         "gather at the adjective",
     }
 
@@ -145,25 +160,25 @@ def test_a_model_with_two_ways_at_once_has_none_that_it_needs():
 
 def test_the_sets_are_a_partition_and_what_holds_can_be_checked(trained):
     model, asked, found, _ = trained
-    roles = set(found.noun_carriers.heads) | set(found.adjective_readers.heads)
+    roles = set(found.at_nouns.heads) | set(found.at_adjective.heads)
     assert roles | set(found.helpers.heads) | set(found.rest.heads) == ALL_HEADS
     assert not roles & (set(found.helpers.heads) | set(found.rest.heads))
     assert not set(found.helpers.heads) & set(found.rest.heads)
     means = head_means(model, asked.ids)
-    for some in (found.noun_carriers, found.adjective_readers, found.helpers, found.rest):
+    for some in (found.at_nouns, found.at_adjective, found.helpers, found.rest):
         names = frozenset(some.heads)
         assert close(some.zero, outcomes(model, asked, [ZeroHeads(names)]).score())
         assert close(some.mean, outcomes(model, asked, [MeanHeads(names, means)]).score())
     assert found.rest.mean.accuracy >= KEPT
-    dropped = max(found.noun_carriers.mean.accuracy, found.adjective_readers.mean.accuracy) < DROPPED
+    dropped = max(found.at_nouns.mean.accuracy, found.at_adjective.mean.accuracy) < DROPPED
     assert found.holds == (dropped and not found.helpers.heads)
     assert json.loads(json.dumps(asdict(found), allow_nan=False))["clean"]["accuracy"] == found.clean.accuracy
 
 
 def test_every_role_rests_on_attention_and_on_a_loss(trained):
     model, asked, found, _ = trained
-    assert found.noun_carriers.heads
-    assert found.adjective_readers.heads
+    assert found.at_nouns.heads
+    assert found.at_adjective.heads
     first = asked.answers == asked.ids[:, 1]
     whole = outcomes(model, asked).differences
     maps = [block.weights.double() for block in run(model, asked.ids).blocks]
@@ -215,8 +230,17 @@ def test_the_route_follows_from_the_cuts(trained):
     assert left["block 1: decision sees nouns"] == outcomes(model, asked, [edges]).score().accuracy
     edges = CutEdges(frozenset(Edge(14, key, 1) for key in (2, 3, 4, 5, 7, 8, 9, 10, 12, 13)))
     assert left["block 2: decision sees relays"] == outcomes(model, asked, [edges]).score().accuracy
-    for cut in verdict.cuts:
-        assert cut.accuracy == pytest.approx(sum(cut.by_answer.values()) / 2)  # as many of either kind
+    # Heads look at the adjective in both blocks here: scores and values at their means, one by one and both.
+    those = frozenset([Edge(14, 11, 0)])
+    runs = [run(model, asked.ids)]
+    pattern, values = (
+        PatchPattern(those, mean_of(runs, "scores")),
+        PatchValues(those, mean_of(runs, "values")),
+    )
+    found = next(cut.left for cut in verdict.cuts if cut.channels == ["block 1: decision sees adjective"])
+    changes = [CutEdges(those)], [pattern], [values], [pattern, values]
+    accuracies = [outcomes(model, asked, list(change)).score().accuracy for change in changes]
+    assert [found.cut, found.pattern, found.values, found.both] == pytest.approx(accuracies)
 
 
 # What an adjective moves in block 1
@@ -247,7 +271,7 @@ def test_block_1_scores_every_word_but_the_adjective_alike_whatever_the_adjectiv
 
 def test_block_2_scores_the_nouns_by_what_block_1_has_read():
     ids = ASKED.ids[:4]  # one pair of nouns with each adjective
-    model = route_model("read, then fetch")
+    model = route_model("adjective, then nouns")
     assert scores_under_change(model, ids, 5, 7).score_change == 0
     nouns = run(model, ids).blocks[1].scores[:, 0, 7, [1, 3]]
     assert nouns.tolist() == [[SHARP, 0], [SHARP, 0], [0, SHARP], [0, SHARP]]
@@ -300,8 +324,7 @@ def test_sites_name_positions_and_looks():
     assert TEMPLATE.look(DECISION, "the", 1, 2) == {Edge(14, 0, 1, 2), Edge(14, 5, 1, 2)}  # not at itself
     assert TEMPLATE.look(RELAYS, ADJECTIVE, 0) == {Edge(12, 11, 0), Edge(13, 11, 0)}
     assert TEMPLATE.look(ADJECTIVE, ADJECTIVE, 0) == frozenset()
-    cut = TEMPLATE.cut([(DECISION, FIRST, 0), (DECISION, SECOND, 1)])
-    assert cut.edges == {Edge(14, 1, 0), Edge(14, 6, 1)}
+    assert TEMPLATE.looks([(DECISION, FIRST, 0), (DECISION, SECOND, 1)]) == {Edge(14, 1, 0), Edge(14, 6, 1)}
 
 
 @pytest.mark.parametrize(
@@ -318,11 +341,11 @@ def test_sites_name_positions_and_looks():
 def test_names_that_make_no_template_are_refused(names, says):
     for find in (find_roles, find_route):
         with pytest.raises(ValueError, match=says):
-            find(Trials(route_model("read, then fetch"), ASKED), names)
+            find(Trials(route_model("adjective, then nouns"), ASKED), names)
 
 
 def test_models_and_questions_without_an_answer_are_refused():
-    model = route_model("read, then fetch")
+    model = route_model("adjective, then nouns")
     with pytest.raises(ValueError, match="3 blocks; a route of two hops is looked for in exactly 2"):
         find_route(Trials(Transformer(replace(model.config, n_layer=3)), ASKED), NAMES)
     strange = replace(ASKED, answers=torch.full_like(ASKED.answers, 8))
@@ -339,7 +362,7 @@ def test_questions_of_one_kind_alone_can_be_looked_at():
     one_kind = ASKED.chosen(torch.isin(ASKED.ids[:, 5], torch.tensor(OF_FIRST)))
     sites = Sites.of(NAMES, 7)
     assert list(answer_kinds(one_kind, sites)) == [FIRST]
-    looks = head_looks(Trials(route_model("read, then fetch"), one_kind), sites)
+    looks = head_looks(Trials(route_model("adjective, then nouns"), one_kind), sites)
     assert {(look.block, look.key) for look in looks if look.part} == {(0, ADJECTIVE), (1, FIRST)}
 
 

@@ -7,7 +7,7 @@ import torch
 
 from engine.circuits import trials
 from engine.circuits.capture import boundaries, head_means, mean_of, run
-from engine.circuits.edges import CutEdges, PatchPattern, PatchValues
+from engine.circuits.edges import CutEdges, PatchFlow, PatchPattern, PatchRest, PatchValues, flow
 from engine.circuits.interventions import (
     Intervention,
     MeanHeads,
@@ -59,6 +59,9 @@ def cases_of(model, ids):
         )
         mean = PatchValues(cut.edges, mean_of([other], "values"))
         found += [[values], [mean], [values, zero]]
+        of_blocks = [flow(cut.edges, at, one.weights, one.values) for at, one in enumerate(other.blocks)]
+        flows, rests = (tuple(part) for part in zip(*of_blocks, strict=True))
+        found += [[PatchFlow(cut.edges, flows)], [PatchRest(cut.edges, rests), zero]]
         if model.config.mixer != "average":  # its scores are the same in every run
             found += [[pattern], [pattern, values], [cut, pattern]]
     for boundary in range(len(boundaries(model))):

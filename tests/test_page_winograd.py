@@ -6,9 +6,10 @@ import pytest
 
 from engine.circuits.results import Score
 from engine.data.languages import shelf
-from engine.probes.results.winograd import Answer
+from engine.probes.results.winograd import Answer, Changed
 from engine.runs.store import Store
 from engine.system import device
+from lab.sections.winograd import changed
 from lab.sections.winograd import graph as winograd_graph
 from tests import finished
 from tests.apptest import cells, charts, choose, link, open_page, press, rerun, said
@@ -44,7 +45,7 @@ opened = partial(open_page, "winograd")
 def test_an_empty_page_has_its_frame_and_says_what_to_do():
     page = opened()
     words = said(page)
-    assert words.count("There is no such model here.") == 4
+    assert words.count("There is no such model here.") == 5
     assert "36 words; 960 sentences to train on and 960 held out" in words
     rules = [row["text"] for row in charts(page)[0]["rules"] if row["text"]]
     rules = [rule.replace("\u00a0", " ") for rule in rules]
@@ -183,7 +184,8 @@ def test_from_the_click_to_the_maps_with_real_training(monkeypatch):
 
 def test_every_section_after_its_press_and_after_edits(small, probes_here):
     page = opened(**WORDS, read="second")
-    assert probes_here.names == ["winograd-cut", "winograd-maps"]  # the quick ones are there at once
+    quick = ["winograd-cut", "winograd-maps", "winograd-parts"]
+    assert probes_here.names == quick  # the quick ones are there at once
     words = said(page)
     assert "**Block 2**" in words
     assert "Mean: " in words
@@ -195,8 +197,7 @@ def test_every_section_after_its_press_and_after_edits(small, probes_here):
     assert moved == ["**adj. (11)**"]
 
     page = press(page, "winograd.circuit")
-    quick = ["winograd-cut", "winograd-maps"]
-    assert probes_here.names == sorted([*quick, "winograd-circuit", "winograd-effects"])
+    assert probes_here.names == sorted([*quick, "winograd-circuit", "winograd-cut"])
     graph = next(chart for chart in charts(page) if "edges" in chart)
     assert {row["head"] for row in graph["heads"]} == {f"{b}.{h}" for b in (1, 2) for h in (1, 2, 3, 4)}
     costliest = page.selectbox(key="winograd.edge").value
@@ -204,10 +205,18 @@ def test_every_section_after_its_press_and_after_edits(small, probes_here):
     assert "held-out sentences 100.0 % were right and **" in said(page)
 
     page = choose(page, "winograd.edge", page.selectbox(key="winograd.edge").options[0])
-    assert len(probes_here.asked) == 4  # a cut costs nothing more
+    page = choose(page, "winograd.part", "values")
+    assert [name for name, _ in probes_here.asked[5:]] == ["winograd-cut"] * 2  # a change is one quick probe
+    assert "Values at their mean: " in said(page)
+    assert "cells of a sentence’s maps" in said(page)
     page = choose(page, "winograd.a", "slow")
-    again = sorted(name for name, _ in probes_here.asked[4:])
-    assert again == ["winograd-cut", "winograd-effects", "winograd-maps"]  # what depends on the sentence
+    again = sorted(name for name, _ in probes_here.asked[7:])
+    assert again == ["winograd-cut", "winograd-cut", "winograd-maps"]  # what depends on the sentence
+    rows = cells(page, "look")
+    assert [row["look"] for row in rows] == [
+        f"block {block} → {key}" for block in (1, 2) for key in ("the nouns", "the adjective")
+    ]
+    assert len(cells(page, "weights of")) == 8
 
     page = press(page, "winograd.proof")
     words = said(page)
@@ -215,8 +224,7 @@ def test_every_section_after_its_press_and_after_edits(small, probes_here):
     assert "This model’s route: **" in words
     assert "You guessed *in block 2*." in words
     assert "the parts sum to" in words
-    assert len(cells(page, "cut")) == 9
-    assert len(cells(page, "head")) == 8
+    assert len(cells(page, "channel")) == len(cells(page, "head")) == 8
     assert len(cells(page, "stream ends after")) == 5
 
 
@@ -265,9 +273,9 @@ def test_a_shipped_model_is_looked_into_when_none_is_trained(no_reference, weigh
 def test_an_answer_that_names_another_noun_without_the_edge_is_flipped():
     answers = [Answer("tired", "dog", "road", 1.0, 0.0, named, []) for named in ("dog", "road", "dog", "dog")]
     score = Score(1.0, 0.0, 0.0, 1.0, 1)
-    look = winograd_graph.Look(0, 1, "decision", "adjective", 0.5, 0.2, True, score, answers[2:])
-    graph = winograd_graph.Graph(None, [], {look.id: look}, answers[:2], [])
-    assert winograd_graph.flips(graph, look) == [False, True]
+    look = winograd_graph.Look(0, 1, "decision", "adjective", 0.5, frozenset())
+    words = changed.cut_words(look, "Cut", Changed(score, score, answers[:2], answers[2:], 1))
+    assert "The answer flips: “too tired” from **road** to **dog**." in words
 
 
 # Over seeds.
@@ -287,7 +295,7 @@ def test_seeds_are_trained_and_then_scored(weights, probes_here):
     rows = cells(page, "seed: route")
     assert [row["seed: route"].partition(":")[0] for row in rows] == ["10", "11", "12", "13", "14"]
     words = said(page)
-    assert "The circuit of two hops" in words
+    assert "The chapter’s circuit, the nouns in block 1 and the adjective in block 2" in words
     assert "Scored 5 seeds" in words
     other = opened(**WORDS)
     assert other.button(key="winograd.score").label == "Score 5 seeds"

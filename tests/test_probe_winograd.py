@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.circuits.capture import mean_of
+from engine.circuits.capture import mean_of, run
 from engine.circuits.edges import CutEdges, PatchPattern, PatchValues
 from engine.circuits.interventions import Intervention, MeanHeads, ZeroHeads
 from engine.circuits.results import Edge, Head
@@ -88,7 +88,7 @@ def test_the_circuit_costs_what_it_says(subject, weights):
     if look.query == "decision":
         edges = [Edge(DECISION, at, look.block, look.head) for at in places]
         assert close(winograd._changed_by(subject, PAIR, CutEdges(frozenset(edges))).after, look.score)
-    gone = found.roles.noun_carriers
+    gone = found.roles.at_nouns
     names, means = frozenset(gone.heads), Trials(subject.model, subject.questions).head_means()
     for change, left in ((ZeroHeads(names), gone.zero), (MeanHeads(names, means), gone.mean)):
         assert close(winograd._changed_by(subject, PAIR, change).after, left)
@@ -98,16 +98,41 @@ def test_the_circuit_costs_what_it_says(subject, weights):
     assert wire.read(type(found), json.loads(wire.dumps(found))) == found
 
 
-def test_effects_are_the_answers_of_each_cut(subject, weights):
-    found = winograd.effects(weights["two-blocks"], SMALL, SEED, PAIR)
-    by_look = {(one.block, one.head, one.query, one.key): one for one in found.looks}
-    assert len(by_look) == 2 * 5 * 8
-    cut = winograd._changed_by(subject, PAIR, CutEdges(frozenset([Edge(DECISION, ADJECTIVE, 1)])))
-    by_itself = by_look[1, None, "decision", "adjective"].answers
-    for one, other in ((by_itself, cut.changed), (cut.answers, found.answers)):
-        assert [a.named for a in one] == [a.named for a in other]
-        shares = [a.answer_share for a in other]
-        assert [a.answer_share for a in one] == pytest.approx(shares, abs=1e-5)
+def test_parts_are_what_is_left_without_each_and_weights_are_split_by_the_answer(subject, weights):
+    found = winograd.parts(weights["two-blocks"], SMALL, SEED)
+    assert [(one.block, one.key) for one in found.looks] == [
+        (block, key) for block in (0, 1) for key in ("nouns", "adjective")
+    ]
+    assert found.clean == subject.trials.whole.score().accuracy
+    for one in found.looks:
+        keys = [ADJECTIVE] if one.key == "adjective" else [FIRST, SECOND]
+        edges = [Edge(DECISION, key, one.block) for key in keys]
+        for part in ("cut", "pattern", "values", "both"):
+            left = winograd.cut(weights["two-blocks"], SMALL, SEED, PAIR, edges, part).after.accuracy
+            assert getattr(one.left, part) == pytest.approx(left)
+    questions = subject.questions
+    rows = run(subject.model, questions.ids).blocks[1].weights[:, 2, DECISION]
+    first = questions.ids[:, FIRST] == questions.answers
+    head = next(one for one in found.heads if (one.block, one.head) == (1, 2))
+    for those, shown in ((first, head.of_first), (~first, head.of_second)):
+        assert rows[those].mean(dim=0)[[FIRST, SECOND, ADJECTIVE]].tolist() == pytest.approx(shown, abs=1e-5)
+    assert wire.read(type(found), json.loads(wire.dumps(found))) == found
+
+
+def test_a_change_says_how_many_cells_of_the_maps_it_changed(subject, weights):
+    """As many as differ when the changed cells are given what no run has."""
+    edges = [Edge(DECISION, 11, 0), Edge(DECISION, 11, 0, 2), Edge(DECISION, 3, 1, 1)]
+    found = winograd.cut(weights["two-blocks"], SMALL, SEED, PAIR, edges, "pattern")
+    assert found.cells == 5
+    ids = subject.questions.ids[:1]
+    whole = run(subject.model, ids)
+    other = [block.scores + 1 for block in whole.blocks]
+    block = lambda number, edges: PatchPattern(frozenset(edges), tuple(other)).on_scores(  # noqa: E731
+        number, whole.blocks[number].scores
+    )
+    differ = sum(int((block(number, edges) != whole.blocks[number].scores).sum()) for number in (0, 1))
+    assert differ == found.cells
+    assert winograd.cut(weights["two-blocks"], SMALL, SEED, PAIR, []).cells == 0
 
 
 def test_the_parts_of_a_look_are_set_to_their_means_over_the_held_out_sentences(subject, weights):
@@ -116,7 +141,7 @@ def test_the_parts_of_a_look_are_set_to_their_means_over_the_held_out_sentences(
     pattern = PatchPattern(frozenset(edges), mean_of(runs, "scores"))
     values = PatchValues(frozenset(edges), mean_of(runs, "values"))
     expected: dict[str, list[Intervention]] = {
-        "look": [CutEdges(frozenset(edges))],
+        "cut": [CutEdges(frozenset(edges))],
         "pattern": [pattern],
         "values": [values],
         "both": [pattern, values],
@@ -126,7 +151,7 @@ def test_the_parts_of_a_look_are_set_to_their_means_over_the_held_out_sentences(
         found[part] = winograd.cut(weights["two-blocks"], SMALL, SEED, PAIR, edges, part).after
         assert close(found[part], winograd._changed_by(subject, PAIR, *changes).after)
     assert len({score.logit_difference for score in found.values()}) == len(expected), "no two are the same"
-    with pytest.raises(InvalidInput, match="part is 'half'; allowed: 'look', 'pattern', 'values', 'both'"):
+    with pytest.raises(InvalidInput, match="part is 'half'; allowed: 'cut', 'pattern', 'values', 'both'"):
         registry.CUT.call(asked(weights, edges=edges) | {"part": "half"})
 
 

@@ -98,7 +98,8 @@ class Experiment:
     own_budgets: budgets of variants that are trained in another way than the rest, by name and variant.
     seeds: what a reference is of; own_seeds: of variants whose reference is of fewer.
     beside: the row that a variant's gap is taken from, where that is not its parent.
-    weights: the variants whose weights are shipped, since pages look into them.
+    weights: the variants whose weights are shipped, since pages look into them: of the first seed; all_seeds:
+    of those that are shipped in every seed; typical: the seed that is opened first, where not the first.
     language: the id of the built-in language that is trained on in place of a text; see ``languages``.
     """
 
@@ -117,6 +118,8 @@ class Experiment:
     also: tuple[str, ...] = ()
     beside: dict[str, str] = field(default_factory=dict)
     weights: tuple[str, ...] = ()
+    all_seeds: tuple[str, ...] = ()
+    typical: dict[str, int] = field(default_factory=dict)
     language: str = ""
 
     @property
@@ -147,6 +150,12 @@ class Experiment:
     def seeds_of(self, variant_id: str) -> tuple[int, ...]:
         """The seeds that the reference of a variant is of."""
         return self.own_seeds.get(variant_id, self.seeds)
+
+    def shipped_seeds(self, variant_id: str) -> tuple[int, ...]:
+        """The seeds whose weights are shipped of a variant; none where none are."""
+        if variant_id not in self.weights:
+            return ()
+        return self.seeds_of(variant_id) if variant_id in self.all_seeds else self.seeds[:1]
 
     def budget(self, name: str, variant_id: str | None = None) -> Budget:
         """The budget of that name, for a variant that may have one of its own.

@@ -46,6 +46,8 @@ _winograd = partial(
 
 WINOGRAD_CLOSED = _winograd(
     id="winograd-closed",
+    all_seeds=ids(ONE_BLOCK, TWO_BLOCKS),  # what the page says of one it says of all
+    typical={ONE_BLOCK.id: 12},  # right about as often as the mean of the ten; the first is the worst
     title="Winograd",
     question="Which noun is tired?",
     language="winograd-closed",

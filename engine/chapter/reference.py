@@ -2,7 +2,7 @@
 until weights are written or the code is vouched for.
 
 ``checkpoints/reference/<experiment>.json`` holds figures and curves of all seeds; beside it lie the
-weights of the first seed of the models that pages load, in float16 and without optimiser state.
+weights of the models that pages load, of the first seed or of all, in float16 and without optimiser state.
 """
 
 import statistics
@@ -91,7 +91,14 @@ def _add_gaps(rows: dict[str, ReferenceRow], shown: Experiment) -> None:
                 figures[GAP] = mine - theirs
 
 
-def weights(experiment_id: str, variant_id: str) -> Path | None:
-    """The shipped weights of a variant (its first seed), or None where none are shipped."""
-    path = paths.REFERENCE / experiment_id / f"{variant_id}.safetensors"
+def weights_path(experiment: Experiment, variant_id: str, seed: int) -> Path:
+    """Where the weights of a seed lie: of the first under the variant's name alone."""
+    name = variant_id if seed == experiment.seeds[0] else f"{variant_id}-{seed}"
+    return paths.REFERENCE / experiment.id / f"{name}.safetensors"
+
+
+def weights(experiment_id: str, variant_id: str, seed: int | None = None) -> Path | None:
+    """The shipped weights of a variant, of its first seed or another; None where none are shipped."""
+    known = EXPERIMENTS[experiment_id]
+    path = weights_path(known, variant_id, known.seeds[0] if seed is None else seed)
     return path if path.exists() else None

@@ -1,19 +1,24 @@
 """What may be changed along single looks (edges): cut, or given the scores or the values of another run.
 
 A look has two parts. Its score decides how much flows along it and, as a row shares one denominator, along
-all others; its value is what flows. Cutting it changes both, a patch of either tells them apart.
+all others; its value is what flows. Cutting it changes both, a patch of either tells them apart. A score
+acts in two ways again: by how much flows along the look (its flow), and by what it leaves to the rest of
+the row.
 Shapes: B batch, T query position, S key position (S = T), H heads, K d_head.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+import torch
 from torch import Tensor
 
 from engine.circuits.interventions import Intervention, Shape, check_index, check_shape
 from engine.circuits.results import Edge
+
+SMALLEST = 1e-30  # of a weight that is divided by
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,11 @@ class OnEdges(Intervention):
         kept = (edge for edge in self.edges if edge.query in order)
         return replace(self, edges=frozenset(replace(e, query=order[e.query]) for e in kept))
 
+    def cells(self, heads: int) -> int:
+        """How many cells of the maps it changes in each sentence, of a model with so many heads."""
+        named = ((edge, range(heads) if edge.head is None else [edge.head]) for edge in self.edges)
+        return len({(edge.block, head, edge.query, edge.key) for edge, those in named for head in those})
+
     def check(self, shape: Shape) -> None:
         for edge in self.edges:
             check_index("block", edge.block, shape.blocks)
@@ -46,6 +56,13 @@ class OnEdges(Intervention):
                     f"the key position is {edge.key}, ahead of its query: there is no such edge; "
                     f"allowed: 0 to {edge.query}."
                 )
+
+    def _rows_of(self, block: int, mixed: Tensor) -> Tensor:
+        """Which rows have such a look. shape: (B, H, T, K) -> (1, H, T, 1) of booleans"""
+        found = torch.zeros_like(mixed[:1, :, :, :1], dtype=torch.bool)
+        for heads, query, _ in self._here(block):
+            found[:, heads, query] = True
+        return found
 
     def _here(self, block: int) -> list[tuple[slice, int, int]]:
         """Of that block: which heads, the query's place and the key's."""
@@ -128,6 +145,65 @@ class PatchValues(OnEdges):
             moved = self.values[block][:, heads, key] - values[:, heads, key]
             patched[:, heads, query] += weights[:, heads, query, key, None] * moved
         return patched
+
+
+def flow(edges: Iterable[Edge], block: int, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """What flows along these looks into each row, and the weight that they leave to the rest of it.
+
+    shape: (B, H, T, S), (B, H, S, K) -> (B, H, T, K), (B, H, T)
+    """
+    taken = torch.zeros_like(weights[:1], dtype=torch.bool)
+    for edge in edges:
+        if edge.block == block:
+            heads = slice(None) if edge.head is None else edge.head
+            taken[:, heads, edge.query, edge.key] = True
+    # Not 1 less the others': what is left may be too small for that.
+    return (weights * taken) @ values, (weights * ~taken).sum(dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class PatchFlow(OnEdges):
+    """What flows along these looks, weight times value, is another run's; the rest of the row stays.
+
+    flows: the other run's of each block, as ``flow`` gives it, or one for all sentences, (1, H, T, K).
+    """
+
+    flows: tuple[Tensor, ...]
+
+    def at(self, places: Sequence[int]) -> Self:
+        return replace(super().at(places), flows=tuple(one[:, :, list(places)] for one in self.flows))
+
+    def part(self, rows: slice) -> Self:
+        return replace(self, flows=_rows(self.flows, rows))
+
+    def on_mixed(self, block: int, mixed: Tensor, weights: Tensor, values: Tensor) -> Tensor:
+        if not self._here(block):
+            return mixed
+        own, _ = flow(self.edges, block, weights, values)
+        return mixed + (self.flows[block] - own) * self._rows_of(block, mixed)
+
+
+@dataclass(frozen=True, eq=False)
+class PatchRest(OnEdges):
+    """The weight that these looks leave to the rest of their row is another run's; their own flow stays.
+
+    rests: the other run's of each block, as ``flow`` gives it, or one for all sentences, (1, H, T).
+    """
+
+    rests: tuple[Tensor, ...]
+
+    def at(self, places: Sequence[int]) -> Self:
+        return replace(super().at(places), rests=tuple(one[:, :, list(places)] for one in self.rests))
+
+    def part(self, rows: slice) -> Self:
+        return replace(self, rests=_rows(self.rests, rows))
+
+    def on_mixed(self, block: int, mixed: Tensor, weights: Tensor, values: Tensor) -> Tensor:
+        if not self._here(block):
+            return mixed
+        own, left = flow(self.edges, block, weights, values)
+        rest = (weights @ values - own) * (self.rests[block] / left.clamp_min(SMALLEST) - 1)[..., None]
+        return mixed + rest * self._rows_of(block, mixed)
 
 
 def _check_blocks(name: str, of_blocks: tuple[Tensor, ...], shape: Shape, last: int | None = None) -> None:

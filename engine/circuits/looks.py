@@ -6,19 +6,19 @@ Shapes: N questions, T query position, S key position, H heads, L blocks, C kind
 import torch
 from torch import Tensor
 
-from engine.circuits.results import HeadLook
+from engine.circuits.results import COST, WEIGHT, HeadLook
 from engine.circuits.scoring import Outcomes, Questions
 from engine.circuits.sites import ADJECTIVE, DECISION, FIRST, NOUNS, RELAYS, SECOND, Sites
 from engine.circuits.trials import Trials
 from engine.circuits.weights import mean_weights
 
-WEIGHT = 0.1  # a look is one from this mean weight on
-COST = 0.2  # and is part of the circuit if cutting it costs this share of the logit difference
 SOUGHT = {DECISION: (*NOUNS, ADJECTIVE), ADJECTIVE: NOUNS, RELAYS: (*NOUNS, ADJECTIVE)}
 
 
 def head_looks(trials: Trials, sites: Sites) -> list[HeadLook]:
     """Every look of ``SOUGHT`` that reaches ``WEIGHT``, cut; those that do not reach it cannot be part.
+
+    Of those that are part, scores and values are set to their means one at a time as well.
 
     Raises ValueError: when an answer is neither noun of its sentence, or the mean logit difference is not
         above 0, so that there is no answer to lose.
@@ -36,11 +36,16 @@ def head_looks(trials: Trials, sites: Sites) -> list[HeadLook]:
         weights = _largest(by_kind, sites, query, key)
         for block, head in (weights >= WEIGHT).nonzero().tolist():
             tried.append((block, head, query, key, weights[block, head].item()))
-    cuts = trials.outcomes([[sites.cut([(query, key, at)], head)] for at, head, query, key, _ in tried])
+    edges = [sites.look(query, key, block, head) for block, head, query, key, _ in tried]
+    cuts = trials.outcomes([trials.change(those, "cut") for those in edges])
+    costs = [_lost(whole, cut, kinds) / at_stake for cut in cuts]
+    of_part = [those for those, cost in zip(edges, costs, strict=True) if cost >= COST]
+    patches = [trials.change(those, part) for those in of_part for part in ("pattern", "values")]
+    left = iter(_lost(whole, one, kinds) / at_stake for one in trials.outcomes(patches))
     found = []
-    for look, cut in zip(tried, cuts, strict=True):
-        cost = _lost(whole, cut, kinds) / at_stake
-        found.append(HeadLook(*look, cost, cut.score(), cost >= COST))
+    for look, cut, cost in zip(tried, cuts, costs, strict=True):
+        parts = (next(left), next(left)) if cost >= COST else (None, None)
+        found.append(HeadLook(*look, cost, cut.score(), cost >= COST, *parts))
     return sorted(found, key=lambda look: (look.block, look.head))
 
 

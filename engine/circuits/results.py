@@ -5,7 +5,15 @@ Shapes: R boundaries of the residual stream, T query position, S key position, H
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+DROPPED, KEPT = 0.75, 0.95  # accuracy: below the first an ability is gone, from the second on it is whole
+WEIGHT = 0.1  # a look is one from this mean weight on
+NEEDED = 0.1  # of accuracy: a part without which less is lost does not count
+COST = 0.2  # and is part of the circuit if cutting it costs this share of the logit difference
+
+# What is changed of a look; see ``Trials.change``.
+Part = Literal["cut", "pattern", "values", "both", "flow", "rest"]
 
 
 class Head(NamedTuple):
@@ -52,6 +60,8 @@ class HeadLook:
     weight: mean weight, of the query and the kind of sentence that has most.
     cost: share of the logit difference lost when this head cannot look there, for the answer that loses more.
     score: the answers then. part: whether weight and cost reach ``WEIGHT`` and ``COST``.
+    pattern, values: the same cost when its scores alone, or what flows along it alone, are at their means;
+    None where it is no part.
     """
 
     block: int
@@ -62,6 +72,8 @@ class HeadLook:
     cost: float
     score: Score
     part: bool
+    pattern: float | None
+    values: float | None
 
 
 @dataclass(frozen=True)
@@ -100,8 +112,8 @@ class HeadSet:
 class Roles:
     """What each head does in one model, all of it measured on the same questions.
 
-    looks: the edges of the graph. noun_carriers, adjective_readers: heads with a look at a noun, or at the
-    adjective, that is part of the circuit; a head may be both. helpers: heads without a role that are needed
+    looks: the edges of the graph. at_nouns, at_adjective: heads with a look at a noun, or at the adjective,
+    that is part of the circuit; a head may be both. helpers: heads without a role that are needed
     all the same for ``KEPT`` (for that share of the accuracy, where the model does not reach it), the
     costliest first. rest: all others.
     holds: the whole model reaches ``KEPT``, either set ablated leaves less than ``DROPPED``, there are no
@@ -111,20 +123,52 @@ class Roles:
     clean: Score
     heads: list[HeadRole]
     looks: list[HeadLook]
-    noun_carriers: HeadSet
-    adjective_readers: HeadSet
+    at_nouns: HeadSet
+    at_adjective: HeadSet
     helpers: HeadSet
     rest: HeadSet
     holds: bool
 
 
 @dataclass(frozen=True)
+class Left:
+    """The accuracy that remains when looks are cut, or when a part of them is at its mean over the sentences.
+
+    pattern: their scores. values: what they may bring. both: scores and values. flow: what flows along them,
+    weight times value. rest: the weight that they leave to the rest of their rows.
+    """
+
+    cut: float
+    pattern: float
+    values: float
+    both: float
+    flow: float
+    rest: float
+
+    def counts(self, clean: float) -> tuple[str, ...]:
+        """The parts without whose variation ``NEEDED`` is lost, of "pattern", "values", "flow" and "rest".
+
+        clean: the accuracy of the model as it is. Several may count, or none though both together do.
+        """
+        names = "pattern", "values", "flow", "rest"
+        return tuple(name for name in names if clean - getattr(self, name) >= NEEDED)
+
+    def needed(self, clean: float) -> bool:
+        """Whether ``NEEDED`` is lost with scores and values at their means."""
+        return clean - self.both >= NEEDED
+
+
+@dataclass(frozen=True)
 class Cut:
-    """The accuracy that remains without some channels, and by which noun is the answer."""
+    """What is left without some channels."""
 
     channels: list[str]
-    accuracy: float
-    by_answer: dict[str, float]
+    left: Left
+
+    @property
+    def accuracy(self) -> float:
+        """Once they are cut."""
+        return self.left.cut
 
 
 @dataclass(frozen=True)

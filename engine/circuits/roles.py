@@ -1,4 +1,4 @@
-"""Which heads carry a noun and which read the adjective: by what they look at and what it costs to stop it.
+"""Which heads need their look at a noun or at the adjective: by what it costs to cut it.
 
 Nothing is said of a head by its map alone: a role needs attention and a measured loss without it.
 Shapes: N questions, T query position, S key position, H heads, L blocks, C adjectives.
@@ -13,12 +13,10 @@ from torch import Tensor
 from engine.circuits.attribution import attribution
 from engine.circuits.interventions import MeanHeads, ZeroHeads
 from engine.circuits.looks import answer_kinds, head_looks
-from engine.circuits.results import Head, HeadRole, HeadSet, Roles
+from engine.circuits.results import DROPPED, KEPT, Head, HeadRole, HeadSet, Roles
 from engine.circuits.sites import ADJECTIVE, NOUNS, Sites
 from engine.circuits.trials import Trials
 from engine.circuits.weights import largest_shift, mean_weights
-
-DROPPED, KEPT = 0.75, 0.95  # accuracy: below the first an ability is gone, from the second on it is whole
 
 
 def find_roles(trials: Trials, names: Mapping[int, str]) -> Roles:
@@ -33,18 +31,18 @@ def find_roles(trials: Trials, names: Mapping[int, str]) -> Roles:
     means = trials.head_means()
     heads = _heads(trials, sites, means)
     part = [look for look in looks if look.part]
-    carriers = {Head(look.block, look.head) for look in part if look.key in NOUNS}
-    readers = {Head(look.block, look.head) for look in part if look.key == ADJECTIVE}
+    at_nouns = {Head(look.block, look.head) for look in part if look.key in NOUNS}
+    at_adjective = {Head(look.block, look.head) for look in part if look.key == ADJECTIVE}
     left = {Head(role.block, role.head): role.mean.logit_difference for role in heads}
-    rest, helpers = left.keys() - carriers - readers, set[Head]()
+    rest, helpers = left.keys() - at_nouns - at_adjective, set[Head]()
     enough = KEPT if clean.accuracy >= KEPT else KEPT * clean.accuracy
     while rest and trials.scores([[MeanHeads(frozenset(rest), means)]])[0].accuracy < enough:
         helpers.add(min(rest, key=lambda head: left[head]))
         rest -= helpers
-    names_of_sets = ("noun_carriers", "adjective_readers", "helpers", "rest")
-    found = _ablated(trials, [carriers, readers, helpers, rest], means)
+    names_of_sets = ("at_nouns", "at_adjective", "helpers", "rest")
+    found = _ablated(trials, [at_nouns, at_adjective, helpers, rest], means)
     sets = dict(zip(names_of_sets, found, strict=True))
-    gone = all(sets[name].mean.accuracy < DROPPED for name in ("noun_carriers", "adjective_readers"))
+    gone = all(sets[name].mean.accuracy < DROPPED for name in ("at_nouns", "at_adjective"))
     whole = min(clean.accuracy, sets["rest"].mean.accuracy) >= KEPT
     return Roles(clean=clean, heads=heads, looks=looks, **sets, holds=gone and whole and not helpers)
 

@@ -1,7 +1,8 @@
 """Which way the answer takes through two blocks, decided by cutting every way there is.
 
 A channel is a look in one block by all heads. A route is taken when the answer is lost without any of its
-channels, and kept without the channel that would make it another route.
+channels, and kept without the channel that would make it another route. A cut tells where a look is needed,
+not whether its score or its value is: every channel is patched as well.
 Shapes: N questions.
 Source: chapter, "Winograd circuits".
 """
@@ -9,8 +10,7 @@ Source: chapter, "Winograd circuits".
 from collections.abc import Mapping, Sequence
 
 from engine.circuits.looks import answer_kinds
-from engine.circuits.results import Cut, Route, Verdict
-from engine.circuits.roles import DROPPED, KEPT
+from engine.circuits.results import DROPPED, KEPT, Cut, Route, Verdict
 from engine.circuits.sites import ADJECTIVE, DECISION, NOUNS, RELAYS, Sites
 from engine.circuits.trials import Trials
 
@@ -29,8 +29,8 @@ CHANNELS = {
 NOUNS_1, ADJECTIVE_1, GATHER, RELAY_NOUNS, RELAY_ADJECTIVE, NOUNS_2, ADJECTIVE_2, RELAYS_2 = CHANNELS
 # Name: the channels it needs, and those that it must do without.
 ROUTES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "carry, then read": ((NOUNS_1, ADJECTIVE_2), (ADJECTIVE_1, GATHER)),
-    "read, then fetch": ((ADJECTIVE_1, NOUNS_2), (ADJECTIVE_2,)),
+    "nouns, then adjective": ((NOUNS_1, ADJECTIVE_2), (ADJECTIVE_1, GATHER)),
+    "adjective, then nouns": ((ADJECTIVE_1, NOUNS_2), (ADJECTIVE_2,)),
     "gather at the adjective": ((GATHER, ADJECTIVE_2), (ADJECTIVE_1, NOUNS_1)),
     "through other words": ((RELAY_NOUNS, RELAYS_2), (NOUNS_1, GATHER)),
     "block 1 alone": ((NOUNS_1, ADJECTIVE_1), (NOUNS_2, ADJECTIVE_2)),
@@ -69,16 +69,9 @@ def find_route(trials: Trials, names: Mapping[int, str]) -> Verdict:
 def _without(trials: Trials, names: Mapping[int, str], sets: Sequence[Sequence[str]]) -> list[Cut]:
     """What is left without each of these sets of channels."""
     sites = Sites.of(names, trials.questions.decision)
-    kinds = answer_kinds(trials.questions, sites)
-    found = trials.outcomes([[sites.cut(_looks(channels))] for channels in sets])
-    return [
-        Cut(
-            list(channels),
-            changed.score().accuracy,
-            {name: changed.score(kind).accuracy for name, kind in kinds.items()},
-        )
-        for channels, changed in zip(sets, found, strict=True)
-    ]
+    answer_kinds(trials.questions, sites)  # refuses questions that neither noun answers
+    left = trials.left([sites.looks(_looks(channels)) for channels in sets])
+    return [Cut(list(channels), one) for channels, one in zip(sets, left, strict=True)]
 
 
 def _looks(channels: Sequence[str]) -> list[tuple[str, str, int]]:

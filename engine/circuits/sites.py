@@ -1,12 +1,12 @@
 """Where a template's words stand, and the looks between them that a circuit may be made of.
 
 A look is every edge from one group of queries to the words of one name: "the decision looks at the nouns".
+Imports no torch.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from engine.circuits.edges import CutEdges
 from engine.circuits.results import Edge
 
 FIRST, SECOND, ADJECTIVE, REST = "first noun", "second noun", "adjective", "rest"
@@ -81,6 +81,6 @@ class Sites:
             if place < at
         )
 
-    def cut(self, looks: Iterable[tuple[str, str, int]], head: int | None = None) -> CutEdges:
-        """All the edges of several looks, each a query, a key and a block, cut."""
-        return CutEdges(frozenset().union(*(self.look(*look, head) for look in looks)))
+    def looks(self, looks: Iterable[tuple[str, str, int]], head: int | None = None) -> frozenset[Edge]:
+        """All the edges of several looks, each a query, a key and a block."""
+        return frozenset().union(*(self.look(*look, head) for look in looks))

@@ -6,15 +6,17 @@ Shapes: C cases, N sentences, T query position, S key position, P wanted positio
 d_head, V vocabulary. A first axis of 1 stands for all cases as long as nothing tells them apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from engine.circuits import capture
 from engine.circuits.capture import Captured, connections, joined, read_by, run, shape_of
+from engine.circuits.edges import CutEdges, OnEdges, PatchFlow, PatchPattern, PatchRest, PatchValues, flow
 from engine.circuits.interventions import Intervention, Shape, changed
-from engine.circuits.results import Score
+from engine.circuits.results import Edge, Left, Part, Score
 from engine.circuits.scoring import Outcomes, Questions, outcomes_of
 from engine.models.transformer import Transformer
 
@@ -32,6 +34,7 @@ class Trials:
     def __init__(self, model: Transformer, questions: Questions) -> None:
         self.model, self.questions = model, questions
         self.captured: Portions = [(rows, run(model, part.ids)) for rows, part in questions.portions()]
+        self._means: dict[str, tuple[Tensor, ...]] = {}
         self.whole = self._outcomes([one.logits[:, questions.decision] for _, one in self.captured])
 
     def outcomes(self, cases: Sequence[Case]) -> list[Outcomes]:
@@ -49,7 +52,54 @@ class Trials:
 
     def head_means(self) -> Tensor:
         """What each head adds at each position, mean over the sentences. shape: -> (L, H, T, D)"""
-        return capture.mean_heads([ran for _, ran in self.captured])
+        return capture.mean_heads(self._runs)
+
+    def change(self, edges: Set[Edge], part: Part) -> list[OnEdges]:
+        """Some looks cut, or a part of them as it is on average over the sentences; see ``Left``.
+
+        Source: Heimersheim and Nanda 2024, "How to use and interpret activation patching".
+        """
+        those = frozenset(edges)
+        match part:
+            case "cut":
+                return [CutEdges(those)]
+            case "pattern":
+                return [PatchPattern(those, self._mean("scores"))]
+            case "values":
+                return [PatchValues(those, self._mean("values"))]
+            case "both":
+                return [*self.change(those, "pattern"), *self.change(those, "values")]
+            case "flow":
+                return [PatchFlow(those, self._flows(those)[0])]
+            case "rest":
+                return [PatchRest(those, self._flows(those)[1])]
+
+    def _mean(self, what: Literal["scores", "values"]) -> tuple[Tensor, ...]:
+        if what not in self._means:
+            self._means[what] = capture.mean_of(self._runs, what)
+        return self._means[what]
+
+    def _flows(self, edges: Set[Edge]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """The mean flow of each block, (1, H, T, K), and what is left to the rest of its rows, (1, H, T)."""
+        of_blocks = []
+        for number in range(len(self._runs[0].blocks)):
+            runs = [
+                flow(edges, number, ran.blocks[number].weights, ran.blocks[number].values)
+                for ran in self._runs
+            ]
+            of_blocks.append([torch.cat(part).mean(dim=0, keepdim=True) for part in zip(*runs, strict=True)])
+        flows, rests = zip(*of_blocks, strict=True)
+        return tuple(flows), tuple(rests)
+
+    def left(self, looks: Sequence[Set[Edge]]) -> list[Left]:
+        """The accuracy without each of these sets of edges, and without each part of them."""
+        parts = get_args(Part)
+        found = iter(self.scores([self.change(edges, part) for edges in looks for part in parts]))
+        return [Left(*(next(found).accuracy for _ in parts)) for _ in looks]
+
+    @property
+    def _runs(self) -> list[Captured]:
+        return [ran for _, ran in self.captured]
 
     def _outcomes(self, logits: list[Tensor]) -> Outcomes:
         return outcomes_of(torch.cat(logits), self.questions.answers, self.questions.others)

@@ -16,17 +16,16 @@ from torch import Tensor
 
 from engine.circuits import lens
 from engine.circuits.attribution import attribution
-from engine.circuits.capture import boundaries, mean_of, run, shape_of
-from engine.circuits.edges import CutEdges, PatchPattern, PatchValues
+from engine.circuits.capture import boundaries, run
 from engine.circuits.first_block import scores_under_change
 from engine.circuits.interventions import Intervention, MeanHeads, PatchResidual, ZeroHeads
 from engine.circuits.looks import SOUGHT
 from engine.circuits.patching import Pairs, patched
-from engine.circuits.results import Edge, Head
+from engine.circuits.results import Edge, Head, Part
 from engine.circuits.roles import find_roles
 from engine.circuits.routes import find_route
 from engine.circuits.scoring import Questions
-from engine.circuits.sites import ADJECTIVE, FIRST, SECOND, Sites
+from engine.circuits.sites import ADJECTIVE, FIRST, NOUNS, SECOND, Sites
 from engine.circuits.sites import DECISION as SITE
 from engine.circuits.trials import Trials, logits_of_each
 from engine.circuits.weights import mean_weights
@@ -111,56 +110,49 @@ def circuit(weights: Path, language: Winograd, seed: int) -> results.Circuit:
     with for_the_reader():  # a model that gives no answer has none to lose
         roles = find_roles(trials, NAMES)
     looks = [(block, key) for block in range(subject.model.config.n_layer) for key in SOUGHT[SITE]]
-    left = trials.scores([[sites.cut([(SITE, key, block)])] for block, key in looks])
+    left = trials.scores([trials.change(sites.look(SITE, key, block), "cut") for block, key in looks])
     together = [
-        results.BlockLook(block, SITE, key, score) for (block, key), score in zip(looks, left, strict=True)
+        results.BlockLook(block, SITE, key, one.accuracy)
+        for (block, key), one in zip(looks, left, strict=True)
     ]
     return results.Circuit(roles, together, list(sites.names))
 
 
-def effects(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Effects:
-    """What cutting each look that there may be does to two sentences: of one head, or of a whole block."""
-    subject = _subject(weights, language, seed, pair)
-    sites, ids = Sites.of(NAMES, DECISION), subject.asked(pair.sentences).ids
-    shape = shape_of(subject.model, ids)
-    looks = [
-        (block, head, query, key)
-        for block in range(shape.blocks)
-        for head in (*range(shape.heads), None)
-        for query, keys in SOUGHT.items()
-        for key in keys
-    ]
-    cuts = ([sites.cut([(query, key, block)], head)] for block, head, query, key in looks)
-    as_it_is, *changed = answered(subject, pair, [], *cuts)
-    return results.Effects(
-        looks=[results.Effect(*look, answers) for look, answers in zip(looks, changed, strict=True)],
-        answers=as_it_is,
-        tokens=[language.decode(row) for row in ids.tolist()],
+def parts(weights: Path, language: Winograd, seed: int) -> results.Parts:
+    """Whether the score or the value of each block's looks counts, over held-out sentences."""
+    subject, sites = _subject(weights, language, seed), Sites.of(NAMES, DECISION)
+    trials, questions = subject.trials, subject.trials.questions
+    keys = {"nouns": NOUNS, "adjective": (ADJECTIVE,)}
+    looks = [(block, key) for block in range(subject.model.config.n_layer) for key in keys]
+    edges = [sites.looks([(SITE, name, block) for name in keys[key]]) for block, key in looks]
+    left = zip(looks, trials.left(edges), strict=True)
+    first = questions.ids[:, winograd.FIRST] == questions.answers
+    by_answer = mean_weights(trials.captured, (~first).long())
+    rows = torch.stack(
+        [by_answer[kind][:, :, DECISION, sorted(NAMES)] for kind in (0, 1)], dim=2
+    )  # (L, H, 2, 3)
+    return results.Parts(
+        clean=trials.whole.score().accuracy,
+        count=len(questions),
+        looks=[results.PartOfLook(block, key, one) for (block, key), one in left],
+        heads=[
+            results.ClassWeights(block, head, *map(tuple, of_head))
+            for block, of_block in enumerate(rows.tolist())
+            for head, of_head in enumerate(of_block)
+        ],
     )
 
 
 def cut(
-    weights: Path,
-    language: Winograd,
-    seed: int,
-    pair: Pair,
-    edges: list[Edge],
-    part: Literal["look", "pattern", "values", "both"] = "look",
+    weights: Path, language: Winograd, seed: int, pair: Pair, edges: list[Edge], part: Part = "cut"
 ) -> results.Changed:
     """The answers before and after some edges are changed, of the two sentences and of the held-out ones.
 
-    part: "look" cuts them; else their scores ("pattern"), what flows along them ("values") or both become
-        what they are on average over the held-out sentences.
+    part: whether they are cut, or what of them is as it is on average over the held-out sentences.
     """
-    subject, those = _subject(weights, language, seed, pair), frozenset(edges)
-    if part == "look":
-        return _changed_by(subject, pair, CutEdges(those))
-    runs = [ran for _, ran in subject.trials.captured]
-    pattern = PatchPattern(those, mean_of(runs, "scores"))
-    values = PatchValues(those, mean_of(runs, "values"))
-    changes: dict[str, list[Intervention]]
-    changes = {"pattern": [pattern], "values": [values], "both": [pattern, values]}
-    return _changed_by(subject, pair, *changes[part])
+    subject = _subject(weights, language, seed, pair)
+    changes = subject.trials.change(frozenset(edges), part)
+    return _changed_by(subject, pair, *changes, cells=changes[0].cells(subject.model.config.n_head))
 
 
 def ablated(
@@ -179,12 +171,14 @@ def ablated(
     return _changed_by(subject, pair, change)
 
 
-def _changed_by(subject: Subject, pair: Pair, *changes: Intervention) -> results.Changed:
+def _changed_by(
+    subject: Subject, pair: Pair, *changes: Intervention, cells: int | None = None
+) -> results.Changed:
     """Raises InvalidInput: when a change names what the model has not, or leaves a position no key."""
     with for_the_reader():
         after = subject.trials.scores([changes])[0]
-        before_and_after = answered(subject, pair, [], changes)
-    return results.Changed(subject.trials.whole.score(), after, *before_and_after)
+        as_it_is, changed = answered(subject, pair, [], changes)
+    return results.Changed(subject.trials.whole.score(), after, as_it_is, changed, cells)
 
 
 def proof(weights: Path, language: Winograd, seed: int, pair: Pair) -> results.Proof:

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.chapter.experiments import PERPLEXITY, experiment
 from engine.chapter.measurements import Figures, Measurement
-from engine.chapter.reference import Reference, ReferenceRow, load
+from engine.chapter.reference import Reference, ReferenceRow, load, weights_path
 from engine.data import corpus
 from engine.data.languages import shelf
 from engine.models.config import ModelConfig
@@ -79,11 +79,13 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
     folder = paths.REFERENCE / experiment_id
     folder.mkdir(parents=True, exist_ok=True)
     for name in chosen.weights:
-        run = next(run for run in of_variant[name] if run.spec.seed == chosen.seeds[0])
-        tensors, header = checkpoint.load(store.directory(run.id) / "checkpoint.safetensors")
-        # Half the size; what such a model says of a text moves in the fifth digit.
-        kept = {key: tensor.half() for key, tensor in tensors.items() if key.startswith("model.")}
-        checkpoint.save(folder / f"{name}.safetensors", kept, header)
+        for run in of_variant[name]:
+            if run.spec.seed not in chosen.shipped_seeds(name):
+                continue
+            tensors, header = checkpoint.load(store.directory(run.id) / "checkpoint.safetensors")
+            # Half the size; what such a model says of a text moves in the fifth digit.
+            kept = {key: tensor.half() for key, tensor in tensors.items() if key.startswith("model.")}
+            checkpoint.save(weights_path(chosen, name, run.spec.seed), kept, header)
     ended = max(run.ended or 0 for run in done)
     return _write(experiment_id, rows, environment, ended, done[0].spec.corpus_sha256, code_digest())
 

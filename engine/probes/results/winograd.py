@@ -5,7 +5,7 @@ Shapes: T query position, S key position, H heads, L blocks, C adjectives.
 
 from dataclasses import dataclass
 
-from engine.circuits.results import Attribution, Layer, Patched, Roles, Score, Unmoved, Verdict
+from engine.circuits.results import Attribution, Layer, Left, Patched, Roles, Score, Unmoved, Verdict
 from engine.data.languages.winograd import ANSWER, Sentence, Winograd
 
 
@@ -66,13 +66,12 @@ class Maps:
 
 @dataclass(frozen=True)
 class BlockLook:
-    """A look of the decision, cut in all heads of a block. head: None, as it is of all of them."""
+    """A look of the decision, cut in all heads of a block. left: the accuracy then."""
 
     block: int
     query: str
     key: str
-    score: Score
-    head: None = None
+    left: float
 
 
 @dataclass(frozen=True)
@@ -85,33 +84,55 @@ class Circuit:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """The answers to two sentences when one look is cut; of a whole block where head is None."""
+class PartOfLook:
+    """What is left without a look of the decision by all heads of a block, or without a part of it.
+
+    key: "nouns" or "adjective".
+    """
 
     block: int
-    head: int | None
-    query: str
     key: str
-    answers: list[Answer]
+    left: Left
 
 
 @dataclass(frozen=True)
-class Effects:
-    """Every look that there may be, cut one at a time; the answers without a cut, and both sentences."""
+class ClassWeights:
+    """A head's mean weights at the decision on the first noun, the second and the adjective.
 
-    looks: list[Effect]
-    answers: list[Answer]
-    tokens: list[list[str]]
+    of_first, of_second: where the adjective tells of the first noun, and where of the second.
+    """
+
+    block: int
+    head: int
+    of_first: tuple[float, float, float]
+    of_second: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Scores or values: what of each block's looks counts, and where each head looks for either answer.
+
+    clean: the accuracy of the model as it is.
+    """
+
+    clean: float
+    count: int
+    looks: list[PartOfLook]
+    heads: list[ClassWeights]
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A change's effect: on the held-out sentences, and on two of them."""
+    """A change's effect: on the held-out sentences, and on two of them.
+
+    cells: how many cells of the maps it changed in each sentence; None of whole heads.
+    """
 
     before: Score
     after: Score
     answers: list[Answer]
     changed: list[Answer]
+    cells: int | None
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,20 @@ answer at least a fifth of its logit difference.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import altair as alt
 import streamlit as st
 
-from engine.circuits.results import Head, HeadLook, Roles, Score
-from engine.data.languages.winograd import ADJECTIVE, DECISION
-from engine.probes.results.winograd import Answer, BlockLook, Circuit, Effects
-from lab.bench import Cell, Table
+from engine.circuits.results import COST, Edge, Head, HeadLook, Roles
+from engine.circuits.sites import Sites
+from engine.data.languages.winograd import DECISION
+from engine.probes.results.winograd import BlockLook, Circuit
 from lab.charts import drawing
 from lab.charts.axes import COLOR, DASH, GRAY, INK, NOTE, TEXT, dot, hover, note, rows
 from lab.charts.drawing import Spec, compiled, fed
 from lab.sections.winograd.parts import share
-from lab.words import NBSP, plain, quantity
 
 DASHES = {"decision": "solid", "adjective": "dashed", "relays": "dotted"}
 SEEN_FROM = {
@@ -30,14 +29,16 @@ SEEN_FROM = {
 }
 WIDEST, HEIGHT_A_ROW, CLICK = 7.0, 112, 14  # px
 SETS = {
-    "noun_carriers": "carries a noun",
-    "adjective_readers": "reads the adjective",
+    "at_nouns": "needs a noun",
+    "at_adjective": "needs the adjective",
     "helpers": "helps",
     "rest": "not needed",
 }
-SHORT = {"noun_carriers": "noun", "adjective_readers": "adjective", "helpers": "helps"}
+SHORT = {"at_nouns": "noun", "at_adjective": "adjective", "helpers": "helps"}
 KEYS = {"first noun": "x", "second noun": "y", "adjective": "adj."}
 EDGE = "edge"
+# By whether the score costs that much by itself, and whether what flows does.
+BY = {(True, False): "score", (False, True): "value", (True, True): "both", (False, False): "either"}
 PAPER = {"stroke": alt.ExprRef("background"), "strokeWidth": 5, "strokeJoin": "round"}  # around letters
 _MIDDLE = DECISION / 2
 
@@ -46,18 +47,20 @@ _MIDDLE = DECISION / 2
 class Look:
     """One edge that can be cut: where from, at what, by which head; all of the block where it is None.
 
-    weight, cost: of one head's look. part: whether it is part of the circuit. score, answers: without it.
+    weight, cost: of one head's look. part: whether it is part of the circuit; by: then by its score, by what
+    flows along it, or by both. left: the accuracy without it. edges: that it is made of.
     """
 
     block: int
     head: int | None
     query: str
     key: str
-    weight: float | None
-    cost: float | None
-    part: bool
-    score: Score
-    answers: list[Answer]
+    left: float
+    edges: frozenset[Edge]
+    weight: float | None = None
+    cost: float | None = None
+    part: bool = False
+    by: str = ""
 
     @property
     def id(self) -> str:
@@ -80,17 +83,16 @@ class Look:
 
 @dataclass(frozen=True)
 class Graph:
-    """A circuit with what cutting each of its looks does to two sentences.
+    """A circuit as it is drawn.
 
     looks: by id, the deciding position's, others that count, then whole blocks. names: of the positions.
-    answers, tokens: of the two sentences, uncut.
+    words: that stand there, of both sentences.
     """
 
     roles: Roles
     names: list[str]
     looks: dict[str, Look]
-    answers: list[Answer]
-    tokens: list[list[str]]
+    words: list[str]
 
     @property
     def blocks(self) -> int:
@@ -98,28 +100,39 @@ class Graph:
         return 1 + max(role.block for role in self.roles.heads)
 
 
-def joined(circuit: Circuit, effects: Effects) -> Graph:
-    """Both measurements of one model as what is drawn."""
-    answers = {(one.block, one.head, one.query, one.key): one.answers for one in effects.looks}
-    whole = {"weight": None, "cost": None, "part": False}  # of a whole block
-    every: list[HeadLook | BlockLook] = [*circuit.roles.looks, *circuit.together]
-    each = [
-        Look(**{**whole, **vars(one)}, answers=answers[one.block, one.head, one.query, one.key])
-        for one in every
+def joined(circuit: Circuit, tokens: list[list[str]]) -> Graph:
+    """What was measured of a model as what is drawn. tokens: of the two sentences."""
+    sites = Sites(tuple(circuit.names))
+    looks = [
+        *map(partial(_of_head, sites), circuit.roles.looks),
+        *map(partial(_of_block, sites), circuit.together),
     ]
-    looks = {look.id: look for look in each if look.part or look.query == "decision"}
-    return Graph(circuit.roles, circuit.names, looks, effects.answers, effects.tokens)
+    words = [a if a == b else f"{a} / {b}" for a, b in zip(*tokens, strict=True)]
+    shown = {look.id: look for look in looks if look.part or look.query == "decision"}
+    return Graph(circuit.roles, circuit.names, shown, words)
 
 
-def flips(found: Graph, look: Look) -> list[bool]:
-    """Of each sentence, whether another word is named once the edge is cut."""
-    pairs = zip(found.answers, look.answers, strict=True)
-    return [before.named != after.named for before, after in pairs]
+def _of_head(sites: Sites, one: HeadLook) -> Look:
+    edges = sites.look(one.query, one.key, one.block, one.head)
+    where = one.block, one.head, one.query, one.key
+    return Look(*where, one.score.accuracy, edges, one.weight, one.cost, one.part, told_by(one))
+
+
+def _of_block(sites: Sites, one: BlockLook) -> Look:
+    where = one.block, None, one.query, one.key
+    return Look(*where, one.left, sites.look(one.query, one.key, one.block))
+
+
+def told_by(look: HeadLook) -> str:
+    """Which part of a look of the circuit costs the answer as much as makes it one: see ``BY``."""
+    if look.pattern is None or look.values is None:
+        return ""
+    return BY[look.pattern >= COST, look.values >= COST]
 
 
 def costliest(found: Graph) -> str:
-    """The edge whose cut leaves the fewest right answers, of those that flip one of the two if any does."""
-    return min(found.looks.values(), key=lambda look: (not any(flips(found, look)), look.score.accuracy)).id
+    """The edge whose cut leaves the fewest right answers."""
+    return min(found.looks.values(), key=lambda look: look.left).id
 
 
 def roles_of(found: Roles, names: Mapping[str, str] = SETS) -> dict[Head, str]:
@@ -161,7 +174,7 @@ def _graph(blocks: int) -> Spec:
         HEIGHT_A_ROW * (blocks + 1) + 60,
         writes.mark_rule(color=GRAY, opacity=0.25).encode(x2, y2, width),
         edges.mark_rule().encode(x2, y2, width, COLOR, DASH, pale),
-        wide.encode(x2, y2, tooltip=hover("edge", "weight", "accuracy without it"))
+        wide.encode(x2, y2, tooltip=hover("edge", "weight", "accuracy without it", "what counts"))
         .add_params(click)
         .properties(name="looks"),
         dot(heads, 700).encode(color=COLOR),
@@ -181,8 +194,6 @@ def _rows(found: Graph, chosen: str) -> dict[str, list[dict[str, Any]]]:
         for head in x
         if head.block == look.block and (look.head == head.head or (look.head is None and look.id == chosen))
     ]  # a whole block's look is drawn when it is the one that is cut
-    pairs = enumerate(zip(*found.tokens, strict=True))
-    words = [f"{a} / {b}" if at == ADJECTIVE else a for at, (a, b) in pairs]
     # What each head adds to the logit difference by itself, of the answer that gets more.
     direct = {role.at: max(0.0, *role.direct.values()) for role in found.roles.heads}
     most = max(direct.values()) or 1.0
@@ -195,7 +206,7 @@ def _rows(found: Graph, chosen: str) -> dict[str, list[dict[str, Any]]]:
         ],
         "heads": [_head(found, head, x[head]) for head in x],
         "words": [
-            *({"x": at, "y": 0.0, "word": word, "index": str(at)} for at, word in enumerate(words)),
+            *({"x": at, "y": 0.0, "word": word, "index": str(at)} for at, word in enumerate(found.words)),
             {"x": _MIDDLE, "y": found.blocks + 1.24, "word": "answer", "index": ""},
         ],
     }
@@ -204,7 +215,7 @@ def _rows(found: Graph, chosen: str) -> dict[str, list[dict[str, Any]]]:
 def _head(found: Graph, head: Head, x: float) -> dict[str, Any]:
     """A head, its role in short, and the weights of its looks that count."""
     parts = [look for look in found.looks.values() if look.part and (look.block, look.head) == head]
-    weights = ", ".join(f"{KEYS[look.key]} {look.weight:.2f}" for look in parts)
+    weights = ", ".join(f"{KEYS[look.key]} {look.weight:.2f} {look.by}" for look in parts)
     role, slot = roles_of(found.roles, SHORT).get(head, ""), "ink" if parts else "gray"
     return {"x": x, "y": head.block + 1, "head": head.name, "role": role, "weights": weights, "slot": slot}
 
@@ -223,7 +234,8 @@ def _edge(found: Graph, look: Look, x: float, *, cut: bool) -> dict[str, Any]:
         "id": look.id,
         "edge": look.said,
         "weight": "" if look.head is None else f"{weight:.2f}",
-        "accuracy without it": share(look.score.accuracy),
+        "accuracy without it": share(look.left),
+        "what counts": look.by or "–",
     }
 
 
@@ -240,46 +252,8 @@ def draw(found: Graph, chosen: str, key: str, target: str) -> None:
 
 def csv_rows(found: Graph) -> Iterator[tuple[Any, ...]]:
     """Every look of the graph, for a file."""
-    yield "block", "head", "query", "key", "weight", "cost", "accuracy_without", "part"
+    yield "block", "head", "query", "key", "weight", "cost", "accuracy_without", "part", "told_by"
     for look in found.looks.values():
         head = "all" if look.head is None else look.head + 1
         what = look.block + 1, head, look.query, look.key
-        yield *what, look.weight, look.cost, look.score.accuracy, look.part
-
-
-def answers_table(before: list[Answer], after: list[Answer]) -> Table:
-    """Both sentences, before and after a change: what is named, and the two nouns' probabilities."""
-    lines = []
-    for old, new in zip(before, after, strict=True):
-        same = f"{plain(new.named)}{NBSP}:gray[(same)]"
-        was, now, other, others = (
-            quantity(value, 3)
-            for value in (old.answer_share, new.answer_share, old.other_share, new.other_share)
-        )
-        lines.append((
-            f"… too **{plain(old.adjective)}** : {plain(old.answer)}",
-            Cell(old.answer_share, was),
-            Cell(new.answer_share, f"**{now}**"),
-            Cell(new.other_share, f"{other} → {others}"),
-            same if old.named == new.named else f":red[{plain(old.named)} → {plain(new.named)}]",
-        ))  # fmt: skip
-    return Table(("sentence : right noun", "before", "after", "other noun", "names"), lines)
-
-
-def cut_words(look: Look, found: Graph) -> str:
-    """What cutting this edge does to the two answers and to the held-out sentences."""
-    flipped = [
-        f"“too {plain(old.adjective)}” from **{plain(old.named)}** to **{plain(new.named)}**"
-        for old, new in zip(found.answers, look.answers, strict=True)
-        if old.named != new.named
-    ]
-    answers = f"The answer flips: {' and '.join(flipped)}." if flipped else "Neither answer flips."
-    return f"Cut: {plain(look.said)}. {answers} {left_words(found.roles.clean, look.score)}"
-
-
-def left_words(before: Score, after: Score) -> str:
-    """What is left of the right answers after a change."""
-    return (
-        f"Of {before.count} held-out sentences {share(before.accuracy)} were right and "
-        f"**{share(after.accuracy)}** still are; {share(after.wrong)} name the wrong noun of the pair."
-    )
+        yield *what, look.weight, look.cost, look.left, look.part, look.by

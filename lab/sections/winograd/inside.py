@@ -35,15 +35,18 @@ class Inside:
         self.settings, self.request = settings, sweep.request
         self._kind = settings.choice("model", "Model", MODELS, BLOCKS[-1])
         self.variant = self._kind.value
-        one = weights.shipped(self.request.experiment.id, self.variant) if self.request.built_in else None
-        ready, own = {one.seed: one} if one else {}, weights.trained(sweep, self.variant)
+        experiment = self.request.experiment.id
+        ready = weights.shipped_by_seed(experiment, self.variant) if self.request.built_in else {}
+        own = weights.trained(sweep, self.variant)
         self._usual = weights.usual(ready, list(own.values()))
         found = ready if weights.switched(settings.key("look"), self._usual) == SHIPPED else own
         by_seed = {str(seed): model for seed, model in found.items()}
         self._seeds = list(by_seed)
-        self._seed = settings.value("look", str, next(iter(by_seed), "0"), widget=st.selectbox)
+        typical = str(self.request.experiment.typical.get(self.variant, ""))
+        first = typical if typical in by_seed else next(iter(by_seed), "0")
+        self._seed = settings.value("look", str, first, widget=st.selectbox)
         if by_seed and self._seed.value not in by_seed:
-            self._seed.value = st.query_params["look"] = self._seeds[0]
+            self._seed.value = st.query_params["look"] = first
         self.model: Weights | None = by_seed.get(self._seed.value)
         self._words: dict[str, Setting[str]] = {}
         self.pair: Pair | None = None

@@ -136,7 +136,7 @@ def bag_of_words(now: Sweep) -> str:
 QUESTIONS = (
     Question("bag", "Before you train: one pool of nouns, how good is a bag of words?", BAG, bag_of_words),
     # Answered in the proof, below, of one model.
-    Question("read", "And where do two blocks read the adjective?", BLOCK_GUESSES),
+    Question("read", "And in which block do two blocks need their look at the adjective?", BLOCK_GUESSES),
 )
 
 

@@ -10,7 +10,7 @@ import altair as alt
 import numpy as np
 import streamlit as st
 
-from engine.circuits.results import Head, Verdict
+from engine.circuits.results import DROPPED, Head, Verdict
 from engine.probes.registry import CIRCUIT, PROOF
 from engine.probes.results.winograd import Attributed, Proof
 from lab import bench, probes
@@ -25,25 +25,25 @@ from lab.charts.maps.sentences import number
 from lab.sections.winograd import without
 from lab.sections.winograd.inside import Inside
 from lab.sections.winograd.parts import BLOCK_GUESSES, share
-from lab.sections.winograd.without import GONE
+from lab.sections.winograd.which_part import what_counts
 from lab.shell import frame, palette
 from lab.words import plain, quantity, signed
 
 EXACT = 1e-4
 # Seen from the model: what each route means.
 ROUTES = {
-    "carry, then read": "block 1 carries the nouns to the deciding position, and block 2 reads the adjective",
-    "read, then fetch": "block 1 reads the adjective, and block 2 fetches the noun",
-    "gather at the adjective": "the adjective’s position gathers the nouns, and block 2 reads them there",
-    "through other words": "words in between gather the nouns, and block 2 reads them there",
+    "nouns, then adjective": "block 1 needs its look at the nouns, and block 2 its look at the adjective",
+    "adjective, then nouns": "block 1 needs its look at the adjective, and block 2 its look at the nouns",
+    "gather at the adjective": "the adjective’s position gathers the nouns, and block 2 looks there",
+    "through other words": "words in between gather the nouns, and block 2 looks there",
     "block 1 alone": "block 1 sees both nouns and the adjective, and block 2 needs neither",
     "block 2 alone": "block 2 sees both nouns and the adjective, and block 1 needs neither",
     "several, each enough": "two or more routes are each enough by themselves",
     "mixed": "nouns and adjective are needed, but through no single route: the answer takes several together",
     "none found": "no set of looks that was tried is needed, so no route can be named",
 }
-TWO_HOPS = "carry, then read"
-READS = {"first": "block 1: decision sees adjective", "second": "block 2: decision sees adjective"}
+CHAPTERS = "nouns, then adjective"
+ADJECTIVE = {"first": "block 1: decision sees adjective", "second": "block 2: decision sees adjective"}
 
 
 def show(inside: Inside, guess: str | None) -> None:
@@ -222,14 +222,15 @@ def two_decimals(value: float | None) -> str:
 
 
 def route_table(route: Verdict) -> Table:
-    """What is left when each way to look is cut in a whole block, by which noun is the answer."""
+    """What is left when each way to look is cut in a whole block, or a part of it is at its mean."""
     lines = []
-    for cut in [route.clean, *route.cuts]:
-        kinds = (tables.number(cut.by_answer.get(name), share) for name in ("first noun", "second noun"))
-        lost, left = bool(cut.channels) and cut.accuracy < GONE, share(cut.accuracy)
+    for cut in route.cuts:
+        lost, left = cut.accuracy < DROPPED, share(cut.accuracy)
         cell = Cell(cut.accuracy, f":red[{left}]" if lost else f"**{left}**")
-        lines.append((plain(", ".join(cut.channels) or "nothing cut"), cell, *kinds))
-    return Table(("cut", "right", "x is right", "y is right"), lines)
+        pattern, values = (tables.number(one, share) for one in (cut.left.pattern, cut.left.values))
+        lines.append((plain(", ".join(cut.channels)), cell, pattern, values))
+    caption = f"Right answers; {share(route.clean.accuracy)} with nothing changed."
+    return Table(("channel", "cut", "score at its mean", "values at their mean"), lines, caption)
 
 
 def alone_table(route: Verdict) -> Table:
@@ -243,20 +244,22 @@ def alone_table(route: Verdict) -> Table:
 
 def route_words(route: Verdict, guess: str | None) -> str:
     """Which route this model took, by which numbers, and what was guessed."""
-    name, cuts = route.route, {cut.channels[0]: cut.accuracy for cut in route.cuts}
-    lost = [f"{plain(channel)} ({share(left)} left)" for channel, left in cuts.items() if left < GONE]
-    read = {place: cuts[channel] for place, channel in READS.items()}
-    places = [place for place, left in read.items() if left < GONE]
+    name, cuts = route.route, {cut.channels[0]: cut for cut in route.cuts}
+    left = {channel: cut.accuracy for channel, cut in cuts.items()}
+    lost = [f"{plain(channel)} ({share(one)} left)" for channel, one in left.items() if one < DROPPED]
+    needed = [place for place, channel in ADJECTIVE.items() if left[channel] < DROPPED]
     where = "at no single block"
-    if places:
-        where = BLOCK_GUESSES["both" if len(places) == 2 else places[0]]
+    if needed:
+        where = BLOCK_GUESSES["both" if len(needed) == 2 else needed[0]]
+    by = [what_counts(cuts[ADJECTIVE[place]].left, route.clean.accuracy) for place in needed]
     sentences = [
         f"This model’s route: **{plain(name)}**, that is, {ROUTES[name]}.",
         f"Cut one at a time, these lose the answer: {'; '.join(lost)}."
         if lost
         else "No single cut loses it.",
         f"You guessed *{BLOCK_GUESSES[guess]}*." if guess else "",
-        f"The adjective is read **{where}**: cut from block 1 it leaves {share(read['first'])}, from "
-        f"block 2 {share(read['second'])}.",
+        f"The look at the adjective is needed **{where}**: cut from block 1 it leaves "
+        f"{share(left[ADJECTIVE['first']])}, from block 2 {share(left[ADJECTIVE['second']])}.",
+        f"What counts of it: {', '.join(by)}." if by else "",
     ]
     return " ".join(filter(None, sentences))

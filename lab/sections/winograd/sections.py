@@ -1,16 +1,17 @@
 """What is shown of a model from inside: two sentences side by side, block 1, the circuit, cuts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import streamlit as st
 
 from engine.circuits.results import Edge, Head
-from engine.data.languages.winograd import CLOSED, DECISION, FIRST
-from engine.probes.registry import ABLATED, CIRCUIT, CUT, EFFECTS, MAPS
+from engine.data.languages.winograd import ANSWER, CLOSED, DECISION, FIRST
+from engine.probes.registry import ABLATED, CIRCUIT, CUT, MAPS
 from engine.probes.results.winograd import Maps
 from lab import bench
-from lab.sections.winograd import graph, maps
+from lab.sections.winograd import changed, graph, maps
 from lab.sections.winograd.graph import Graph
 from lab.sections.winograd.inside import Inside
 from lab.settings import Setting, Settings, one_of, whole
@@ -19,12 +20,28 @@ from lab.words import plain
 
 HEADS = ("mean", "1", "2", "3", "4")
 HOWS = {"edge": "An edge", "zero": "A head, to zero", "mean": "A head, to its mean"}
-PARTS = {"look": "Cut", "pattern": "Pattern", "values": "Values", "both": "Both"}  # of an edge
+PARTS: Mapping[str, str] = {
+    "cut": "Cut",
+    "pattern": "Pattern",
+    "values": "Values",
+    "both": "Both",
+    "flow": "Flow",
+    "rest": "Rest",
+}
+DONE: Mapping[str, str] = {
+    "cut": "Cut",
+    "pattern": "Score at its mean",
+    "values": "Values at their mean",
+    "both": "Both at their mean",
+    "flow": "Flow at its mean",
+    "rest": "Rest at its mean",
+}
 SAID = (
-    "Cut: the look is not possible, and the rest of its row is renormalised. Pattern: its score becomes its "
-    "mean over the held-out sentences, and the row is shared out anew; what flows stays. Values: what flows "
-    "along it becomes that mean; the weights stay. A look whose pattern counts and whose values do not "
-    "only decides how much flows along the others."
+    "Cut: the look is not possible, and the rest of its row is renormalised (attention knockout). Pattern: "
+    "its score becomes its mean over the held-out sentences, and the row is shared out anew; what flows "
+    "stays. Values: what it may bring becomes that mean; the weights stay. Flow, rest: how a score "
+    "acts, how much flows along the look and how much weight it leaves to the rest of its row, each at its "
+    "mean while the other stays (activation patching)."
 )
 ALL = "all"
 CHAPTERS_MAPS = (
@@ -76,27 +93,39 @@ def block_one(found: Maps | None, head: str) -> None:
             st.markdown(maps.unmoved_words(found))
 
 
-def circuit(inside: Inside, edge: Setting[str]) -> None:
-    """The circuit as a graph; one edge cut."""
+def circuit(inside: Inside, edge: Setting[str], part: Setting[str]) -> None:
+    """The circuit as a graph; one edge changed."""
     if not inside.ready():
         return
     asked = inside.pressed("circuit", "Find the circuit", CIRCUIT, **inside.subject)
     found = inside.find(CIRCUIT, **asked) if asked else None
-    if asked and found and (effects := inside.find(EFFECTS, **asked, pair=inside.pair)):
-        _graph(edge, graph.joined(found, effects))
+    if not asked or not found or inside.pair is None:
+        return
+    tokens = [asked["language"].tokens(sentence)[:ANSWER] for sentence in inside.pair.sentences]
+    drawn = graph.joined(found, tokens)
+    _graph(edge, part, drawn)
+    look = drawn.looks[edge.value]
+    arguments = {**asked, "pair": inside.pair, "edges": sorted(look.edges, key=astuple), "part": part.value}
+    if done := inside.find(CUT, **arguments):
+        st.markdown(changed.cut_words(look, DONE[part.value], done), width=bench.TABLE_WIDTH)
+        with st.container(key="results-cut", width=bench.TABLE_WIDTH):
+            changed.answers_table(done.answers, done.changed).draw()
+        st.caption(SAID)
 
 
-def _graph(edge: Setting[str], found: Graph) -> None:
+def _graph(edge: Setting[str], part: Setting[str], found: Graph) -> None:
     if edge.value not in found.looks:
         if edge.value:
             st.markdown(f":orange[This model has no look {plain(edge.value)}. Shown: the costliest.]")
         edge.value = st.query_params["edge"] = graph.costliest(found)
     names = {name: look.said for name, look in found.looks.items()}
-    edge.draw(label="Edge to cut", options=list(names), format_func=names.__getitem__, width=bench.HALF)
+    with st.container(horizontal=True, vertical_alignment="bottom", key="instruments-edge"):
+        edge.draw(label="Edge", options=list(names), format_func=names.__getitem__, width=bench.HALF)
+        part.draw()
     chosen = found.looks[edge.value]
     bench.figure_title(
         "The circuit",
-        "looks and their weights; click one",
+        "looks, their weights, and what of them counts; click one",
         "winograd-circuit",
         lambda: graph.spec(found, chosen.id),
         lambda: graph.csv_rows(found),
@@ -106,11 +135,8 @@ def _graph(edge: Setting[str], found: Graph) -> None:
         graph.draw(found, chosen.id, "winograd.graph", edge.key)
     st.caption(
         "Solid: seen from the deciding position; dashed: from the adjective; dotted: from other words; red: "
-        "cut. Grey heads have no look that counts. Lines to the answer: what a head adds to it by itself."
+        "changed. Grey heads have no look that counts. Lines to the answer: what a head adds to it by itself."
     )
-    st.markdown(graph.cut_words(chosen, found), width=bench.TABLE_WIDTH)
-    with st.container(key="results-cut", width=bench.TABLE_WIDTH):
-        graph.answers_table(found.answers, chosen.answers).draw()
 
 
 def _box(label: str, key: str, options: Sequence[object]) -> None:
@@ -129,7 +155,7 @@ class TakenOut:
         self._of = settings.value("of", one_of("of", (ALL, *HEADS[1:])), ALL, widget=_box)
         self._query = settings.whole("query", "Query", 0, DECISION, DECISION)
         self._key = settings.whole("key", "Key", 0, DECISION, FIRST)
-        self._part = settings.choice("part", "What of it", PARTS, "look")
+        self._part = settings.choice("any", "What of it", PARTS, "cut")
 
     def draw(self, inside: Inside) -> None:
         """The boxes for an edge or a head, and the answers without it."""
@@ -147,11 +173,9 @@ class TakenOut:
         else:
             found = inside.find(ABLATED, **asked, heads=[Head(block, head)], how=how)
         if found:
-            st.markdown(graph.left_words(found.before, found.after))
+            st.markdown(changed.left_words(found))
             with st.container(key="results-any", width=bench.TABLE_WIDTH):
-                graph.answers_table(found.answers, found.changed).draw()
-            if how == "edge":
-                st.caption(SAID)
+                changed.answers_table(found.answers, found.changed).draw()
 
     def _boxes(self, blocks: int) -> None:
         self._how.draw()

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import streamlit as st
 
-from engine.circuits.results import Roles
+from engine.circuits.results import DROPPED, KEPT, Roles
 from lab import bench
 from lab.bench import Cell, Table, tables
 from lab.charts import drawing
@@ -18,8 +18,6 @@ from lab.charts.maps.sentences import number
 from lab.sections.winograd.graph import SETS, SHORT, roles_of
 from lab.sections.winograd.parts import share
 from lab.shell import export, frame
-
-GONE, WHOLE = 0.75, 0.95  # accuracy: below the first an ability is lost, from the second on it is whole
 
 
 def draw(circuit: Roles) -> None:
@@ -50,7 +48,7 @@ def chart(found: Roles) -> Spec:
         for how, slot in (("zero", "gray"), ("mean", "ink"))
     ]  # fmt: skip
     names = tuple(role.at.name for role in found.heads)
-    return fed(_heads(names), dots=marks, levels=[{"at": GONE}, {"at": WHOLE}])
+    return fed(_heads(names), dots=marks, levels=[{"at": DROPPED}, {"at": KEPT}])
 
 
 @lru_cache
@@ -95,21 +93,22 @@ def _sets(found: Roles) -> Table:
 
 def _words(found: Roles) -> str:
     """Whether the sets are what their names say, by the numbers."""
-    sets = (found.noun_carriers, found.adjective_readers, found.rest)
-    carriers, readers, others = (share(one.mean.accuracy) for one in sets)
+    sets = (found.at_nouns, found.at_adjective, found.rest)
+    nouns, adjective, others = (share(one.mean.accuracy) for one in sets)
     if found.holds:
-        carry, read, rest = (len(one.heads) for one in sets)
+        of_nouns, of_adjective, rest = (len(one.heads) for one in sets)
         return (
-            f"The sets hold: without the {carry} that carry a noun {carriers} are right, without the {read} "
-            f"that read the adjective {readers}, and without the {rest} others {others}. Ablated to means."
+            f"The sets hold: without the {of_nouns} whose look at a noun counts {nouns} are right, without "
+            f"the {of_adjective} whose look at the adjective counts {adjective}, and without the {rest} "
+            f"others {others}. Ablated to means."
         )
-    no_carriers, no_readers, no_others = (one.mean.accuracy for one in sets)
+    no_nouns, no_adjective, no_others = (one.mean.accuracy for one in sets)
     reasons = {
-        f"the whole model is right in {share(found.clean.accuracy)} only": found.clean.accuracy < WHOLE,
-        f"without the noun carriers {carriers} are still right": no_carriers >= GONE,
-        f"without the adjective readers {readers} are still right": no_readers >= GONE,
+        f"the whole model is right in {share(found.clean.accuracy)} only": found.clean.accuracy < KEPT,
+        f"without the heads at the nouns {nouns} are still right": no_nouns >= DROPPED,
+        f"without the heads at the adjective {adjective} are still right": no_adjective >= DROPPED,
         "heads without a look that counts are needed all the same": bool(found.helpers.heads),
-        f"without the others only {others} are right": no_others < WHOLE,
+        f"without the others only {others} are right": no_others < KEPT,
     }
     why = "; ".join(reason for reason, holds in reasons.items() if holds)
     return f"The sets do not hold in this model: {why or 'a condition fails'}."
