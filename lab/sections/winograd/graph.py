@@ -215,7 +215,7 @@ def _rows(found: Graph, chosen: str) -> dict[str, list[dict[str, Any]]]:
 def _head(found: Graph, head: Head, x: float) -> dict[str, Any]:
     """A head, its role in short, and the weights of its looks that count."""
     parts = [look for look in found.looks.values() if look.part and (look.block, look.head) == head]
-    weights = ", ".join(f"{KEYS[look.key]} {look.weight:.2f} {look.by}" for look in parts)
+    weights = ", ".join(f"{KEYS[look.key]} {look.weight:.2f}" for look in parts)
     role, slot = roles_of(found.roles, SHORT).get(head, ""), "ink" if parts else "gray"
     return {"x": x, "y": head.block + 1, "head": head.name, "role": role, "weights": weights, "slot": slot}
 

@@ -218,7 +218,6 @@ def unmoved_words(found: Maps) -> str:
         f"**{probes.tiny(unmoved.weight_change)}**, as they are by up to **{number(float(moved.max()), 3)}** "
         f"(head {head + 1}, {plain(found.tokens[0][key])}). The adjective’s own key takes "
         f"{number(float(own.min()), 3)} to {number(float(own.max()), 3)} of a head’s weight.\n\n"
-        f"So block 1 cannot ask for another noun, but an adjective can shut a head that brings one: a gate. "
-        f"Whether the gate counts in this model, or what the adjective itself sends, *Pattern* and *Values* "
-        f"under “Any edge” tell apart. Block 2’s query is made of what block 1 brought."
+        f"So block 1 cannot ask for another noun, but an adjective can take weight from a head that brings "
+        f"one, or send more or less of itself. What counts here is measured under “Pattern or value?”."
     )

@@ -125,7 +125,7 @@ def _graph(edge: Setting[str], part: Setting[str], found: Graph) -> None:
     chosen = found.looks[edge.value]
     bench.figure_title(
         "The circuit",
-        "looks, their weights, and what of them counts; click one",
+        "looks and their weights; click one",
         "winograd-circuit",
         lambda: graph.spec(found, chosen.id),
         lambda: graph.csv_rows(found),

@@ -119,8 +119,8 @@ def parts_words(scores: dict[int, Parts]) -> str:
     most = max(abs(clean - left.values) for clean, left in looks)
     return (
         f"One block is right in {share(min(ends), 0)} to {share(max(ends), 0)}; {whole} of {len(ends)} seeds "
-        f"reach 100 %. What counts of its look at the adjective: {listed}. With the adjective’s value at its "
-        f"mean the right answers change by at most {share(most)}."
+        f"answer all of these sentences. What counts of its look at the adjective: {listed}. With the "
+        f"adjective’s value at its mean the right answers change by at most {share(most)}."
     )
 
 

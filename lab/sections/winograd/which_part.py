@@ -21,9 +21,9 @@ def draw(inside: Inside) -> None:
         return
     inside.whose()
     st.markdown(words(found), width=bench.TABLE_WIDTH)
-    with st.container(width=bench.TABLE_WIDTH, key="results-parts"):
+    with st.container(width=bench.TABLE_WIDTH):
         parts_table(found).draw()
-    with st.container(width=bench.HALF, key="results-weights"):
+    with st.container(width=bench.HALF):
         weights_table(found).draw()
 
 
@@ -36,7 +36,8 @@ def parts_table(found: Parts) -> Table:
     caption = (
         f"Right answers of {found.count} held-out sentences once the look is cut, or that part is at its "
         f"mean; {share(found.clean)} with nothing changed. Flow: weight times value, what flows along it. "
-        f"Rest: the weight that it leaves to the rest of its row. What costs {share(NEEDED, 0)} counts."
+        f"Rest: the weight that it leaves to the rest of its row. A part counts if it costs "
+        f"{100 * NEEDED:.0f} points."
     )
     return Table(("look", *LEFT), rows, caption)
 
@@ -84,35 +85,24 @@ def _said(one: PartOfLook, clean: float) -> str:
         return ""
     value, score = share(left.values), share(left.pattern)
     parts = f"with its value at the mean **{value}** are right, with its score **{score}**"
-    told = {
-        (True, False): f"{block} needs the adjective’s score, not its value: {parts}.",
-        (
-            False,
-            True,
-        ): f"{block} needs the adjective’s value, not its score: {parts}. The word is read there.",
-        (True, True): f"{block} needs the adjective’s score and its value: {parts}.",
-        (False, False): f"{block} is told by the adjective’s score or by its value: {parts}.",
-    }
-    said = [told["pattern" in counts, "values" in counts]]
-    if "pattern" in counts:
-        ways = {
-            (
-                True,
-                False,
-            ): "So how much flows from the adjective is what tells: a sign, the same for all words "
-            "of a kind.",
-            (
-                False,
-                True,
-            ): "So the adjective is a gate: it decides how much weight is left for the other words.",
-            (
-                True,
-                True,
-            ): "So it tells in two ways: by how much flows from the adjective, and by how much weight "
-            "is left for the other words.",
-            (False, False): "How much flows from the adjective tells, and so does what is left for the other "
-            "words; one is enough.",
-        }
-        said.append(ways["flow" in counts, "rest" in counts])
-        said.append(f"({share(left.flow)} with the flow at its mean, {share(left.rest)} with the rest.)")
-    return " ".join(said)
+    match "pattern" in counts, "values" in counts:
+        case True, False:
+            said = f"{block} needs the adjective’s score, not its value: {parts}."
+        case False, True:
+            return f"{block} needs the adjective’s value, not its score: {parts}. The word is read there."
+        case True, True:
+            said = f"{block} needs the adjective’s score and its value: {parts}."
+        case _:
+            return f"{block} is told by the adjective’s score or by its value, one is enough: {parts}."
+    match "flow" in counts, "rest" in counts:
+        case True, False:
+            way = (
+                "What tells is the amount that flows from the adjective, not what the word itself would bring"
+            )
+        case False, True:
+            way = "The adjective is a gate: it decides how much weight is left for the other words"
+        case True, True:
+            way = "Both the amount that flows from the adjective and the weight left for the other words tell"
+        case _:
+            way = "The amount that flows from the adjective tells, or the weight left for the other words"
+    return f"{said} {way} ({share(left.flow)} with the flow at its mean, {share(left.rest)} with the rest)."
