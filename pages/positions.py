@@ -3,11 +3,20 @@
 import streamlit as st
 
 from engine.chapter.experiments import POSITIONS
-from engine.probes.registry import DIAGONALS, KNOWLEDGE, ORDER, PLACES, RESCALED, TABLE
+from engine.probes.registry import (
+    DIAGONALS,
+    EARLY_TOKENS,
+    KNOWLEDGE,
+    ORDER,
+    OTHER_ROWS,
+    PLACES,
+    RESCALED,
+    TABLE,
+)
 from engine.probes.results.positions import Diagonals
 from lab import bench
 from lab.probes import look
-from lab.sections.positions import alibi, longer, parts, scores, untrained
+from lab.sections.positions import alibi, longer, parts, scores, start, untrained
 from lab.sections.positions import order as orders
 from lab.settings import Settings
 from lab.shell import frame
@@ -57,8 +66,8 @@ shuffle = settings.random("draw", "Another order")
 frame.header(
     SECTION,
     POSITIONS.question,
-    "Attention has no idea where a token stands; it has to be told. Train five ways of telling on windows of "
-    "64 tokens, then read windows of up to 512 with the same weights.",
+    "A score compares two tokens by what they are, not by where they stand. Train four ways of telling "
+    "where, and none, on windows of 64 tokens, then read windows of up to 512 with the same weights.",
     settings,
 )
 bench.train(
@@ -85,6 +94,17 @@ look(
     button="Measure",
 )
 look(
+    "Why does ALiBi improve on longer windows?",
+    "The first tokens of a window have little to go by, and a longer window has fewer of them. Score the "
+    "same tokens at every length, none of them early in its window, and see what is left.",
+    settings,
+    "start",
+    EARLY_TOKENS,
+    start.early_tokens,
+    models=(POSITIONS, ("alibi",)),
+    button="Measure",
+)
+look(
     "What lies in the rows that nobody trained?",
     "The learned table has 512 rows so that a long window can be read at all. Training used the first "
     "64. How far has each row turned from the random vector it began as?",
@@ -93,6 +113,18 @@ look(
     TABLE,
     untrained.table,
     models=(POSITIONS, ("learned",)),
+)
+look(
+    "How much of the cliff do the random rows make?",
+    "Put something else into the rows that nobody trained: zeros, the same numbers 0.02 as large (GPT-2 "
+    "draws its table so), or the last trained row. Nothing is trained.",
+    settings,
+    "other-rows",
+    OTHER_ROWS,
+    untrained.other_rows,
+    models=(POSITIONS, ("learned",)),
+    button="Replace rows",
+    below=True,
 )
 look(
     "What does a score know of place?",
@@ -131,9 +163,9 @@ look(
     arguments=lambda _: {"sentence": sentence.value, "seed": shuffle.value},
 )
 look(
-    "It still learns some positional information",
-    "A causal model without positions is not lost. Read its trained attention: how much of the place can "
-    "be told from it, and what is a shuffled past worth to it?",
+    "How much of the position does the mask tell?",
+    "A causal model without positions is not lost. Read its attention: how much of the place can be told "
+    "from it, trained and before, and what does it cost to shuffle the past?",
     settings,
     "knowledge",
     KNOWLEDGE,

@@ -139,7 +139,7 @@ def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no
 MODELS = {name: {"bins": [50.0] * 4 + [80.0] * 28, "perplexity": 76.0} for name in POSITIONS.variants}
 DIAGONAL = {"scores": [0.5] * 64, "inside": 0.0, "all": 1.5e-14}
 MOVING = {"scores": [0.5, 2.5] * 32, "inside": 1.2, "all": 2.0}
-LEAK = {"read": 0.66, "unmasked": -0.01, "ordered": 80.0}
+LEAK = {"read": 0.66, "unmasked": -0.01, "untrained": 0.6, "ordered": 80.0}
 ORDER_ROW = {"magnitude": 0.46, "unmasked": 5.96e-7, "masked": 0.38, "one_block": 3.6e-7, "two_blocks": 0.08}
 FOUND: dict[str, dict[str, Any]] = {
     "places": {"models": MODELS, "windows": 89, "length": 512, "bin": 16},
@@ -173,6 +173,24 @@ FOUND: dict[str, dict[str, Any]] = {
     "table": {
         "turned": [30.0] * 64 + [0.0] * 448, "moved": [0.5] * 64 + [0.015] * 448, "alike": [0.0] * 511,
         "rows": 512, "trained": 64,
+    },
+    "other-rows": {
+        "rows": [
+            {"way": way, "length": length, "perplexity": value}
+            for way, values in (("random", (90, 120, 140)), ("scaled", (62, 81, 90)), ("zero", (60, 80, 90)),
+                                ("last", (70, 95, 110)))
+            for length, value in zip((128, 256, 512), values, strict=True)
+        ],
+        "inside": 40.0, "none_inside": 85.0, "windows": 45, "scale": 0.02,
+    },
+    "early-tokens": {
+        "rows": [
+            {"length": length, "whole": whole, "predicted": predicted, "sliding": sliding,
+             "change_nats": sliding / 43.5 - 1, "error_nats": 0.001}
+            for length, whole, predicted, sliding in
+            ((64, 44.5, 44.5, 43.5), (128, 43.9, 43.9, 43.4), (256, 43.64, 43.6, 43.3))
+        ],
+        "first": 94.7, "late": 43.31, "stride": 32, "scored": 45_728,
     },
 }  # fmt: skip
 
@@ -219,6 +237,51 @@ def test_the_rows_that_were_never_trained(probes):
     assert "The 64 rows that were trained have turned by 30.0° to 30.0°" in words
     assert "The other 448 have turned by **0.0°** at most" in words
     assert "only shorter by 1.5 %" in words
+
+
+def test_what_the_random_rows_make_of_the_cliff(probes):
+    page = press(opened(), "positions.other-rows")
+    assert schemes(probes, "other-rows") == [("learned",)]
+    chart = next(one for one in charts(page) if {"curves"} <= set(one) and "zero" in means(one, "name"))
+    assert means(chart, "perplexity")["as they are"] == [40.0, 90, 120, 140]
+    assert means(chart, "tokens")["row 64 repeated"] == list(LENGTHS)
+    words = said(page)
+    assert "perplexity is **120.0** with the untrained rows as they are, **80.0** with zeros" in words
+    assert "So **50 %** of the rise from 40.0 is due to the random numbers." in words
+    assert "probably due to the missing rows: with zeros in all rows, windows of 64 tokens have 85.0" in words
+    assert "Every other held-out window; 45 of 512 tokens. Weights: shipped, seed 0." in words
+
+
+def test_rows_whose_numbers_do_no_harm(probes):
+    harmless = registry.PROBES["positions-other-rows"].read(
+        {**FOUND["other-rows"], "rows": [{**row, "perplexity": 80.0} for row in FOUND["other-rows"]["rows"]]}
+    )
+    probes.answers["positions-other-rows"] = lambda **_: harmless
+    assert "So here the random numbers are not the cause." in said(press(opened(), "positions.other-rows"))
+
+
+def test_what_is_left_of_alibis_gain_without_early_tokens(probes):
+    page = press(opened(), "positions.start")
+    assert schemes(probes, "early-tokens") == [("alibi",)]
+    chart = next(one for one in charts(page) if "curves" in one and "predicted" in means(one, "name"))
+    assert means(chart, "perplexity")["sliding window"] == [43.5, 43.4, 43.3]
+    words = said(page)
+    assert "the first has perplexity **94.7**, those after the first 32 have **43.3**" in words
+    assert "This alone predicts **43.60** at 256; **43.64** is measured there, and 44.50 at 64." in words
+    assert "change by **−0.20** ± 0.04 points of perplexity, so a longer past makes them easier" in words
+    assert "whole windows by −0.86" in words
+    assert "the same 45,728 tokens of the text at every length" in words
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"), [(0.001, "no change that can be told from none"), (0.01, "makes them harder")]
+)
+def test_a_longer_past_may_bring_nothing_or_harm(probes, change, verdict):
+    rows = [dict(row) for row in FOUND["early-tokens"]["rows"]]
+    rows[-1] |= {"sliding": 43.5 * (1 + change), "change_nats": change}
+    found = registry.PROBES["positions-early-tokens"].read({**FOUND["early-tokens"], "rows": rows})
+    probes.answers["positions-early-tokens"] = lambda **_: found
+    assert verdict in said(press(opened(), "positions.start"))
 
 
 def test_a_pair_of_tokens_moved_through_the_window(probes):
@@ -273,13 +336,13 @@ def test_the_leak_of_the_mask(probes):
     assert schemes(probes, "knowledge") == [POSITIONS.variants]
     words = said(page)
     assert "**66 %** of the place" in words
-    assert "and 0 % once the same weights lose their mask" in words
+    assert "Before training it is **60 %**, and once the trained weights lose their mask 0 %." in words
     assert "is predicted at 80.0, in order at 80.0. A model that has positions uses the order" in words
 
 
 def test_without_weights_the_probes_say_what_to_do(text, probes_here):
     page = opened()
-    assert said(page).count("There is no trained model here. Train it above") == 4
+    assert said(page).count("There is no trained model here. Train it above") == 6
     assert [button.label for button in page.button] == ["Train five models", "Another order"]
     assert probes_here.names == ["positions-diagonals", "positions-order"], "which need none"
 

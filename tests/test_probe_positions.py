@@ -11,7 +11,8 @@ import torch
 from engine.chapter.experiments import POSITIONS, VARIANTS
 from engine.data import corpus
 from engine.models.positions import RotaryPositions, alibi_slopes
-from engine.probes import positions, schemes
+from engine.models.transformer import Transformer
+from engine.probes import beyond, positions, schemes
 from engine.probes.models import untrained
 from engine.system.errors import InvalidInput
 from engine.training import checkpoint
@@ -155,11 +156,58 @@ def test_a_row_that_was_never_trained_has_not_turned(tmp_path):
     assert min(other.turned[64:]) > 45, "a wrong seed would show"
 
 
+def test_a_sliding_window_scores_the_same_tokens_at_every_length_and_none_early_in_it():
+    model, ids = small("alibi"), text(256 + 32 * 5 + 1)
+    losses = beyond.sliding_losses(model, ids, 64)
+    assert losses.shape == (6,)
+    window = ids[256 + 32 - 64 : 256 + 32 + 1]
+    with torch.no_grad():
+        by_hand = torch.nn.functional.cross_entropy(model(window[None, :-1])[0, -32:], window[-32:]).item()
+    assert losses[1].item() == pytest.approx(by_hand, abs=1e-6)
+    found = beyond.early_tokens(model, ids)
+    assert (found.stride, found.scored) == (32, 6 * 32)
+    assert [row.length for row in found.rows] == [64, 128, 256]
+    assert found.rows[0].predicted == pytest.approx(found.rows[0].whole)
+    assert (found.rows[0].change_nats, found.rows[0].error_nats) == (0, 0)
+    assert abs(found.rows[2].change_nats) > 1e-5
+
+
+def test_a_model_without_a_past_gains_nothing_on_longer_windows():
+    model = untrained(replace(VARIANTS["no-context"].config, vocab_size=300, d_model=32))
+    for row in beyond.early_tokens(model, text(1000)).rows:
+        assert (row.change_nats, row.error_nats) == pytest.approx((0, 0), abs=1e-6)
+
+
+def test_other_rows_are_put_into_a_copy_and_only_where_none_was_trained():
+    model, ids = small("learned"), text(4 * 512 + 1)
+    before = schemes.position_table(model).clone()
+    found = beyond.other_rows(model, ids)
+    assert torch.equal(schemes.position_table(model), before)
+    values = {(row.way, row.length): row.perplexity for row in found.rows}
+    assert len(values) == 4 * 3
+    assert found.windows == 2
+    assert found.inside == pytest.approx(math.exp(mean_loss(model, windows(ids, 64)[::2])))
+    for way, row in (
+        ("random", before[64:]),
+        ("zero", 0.0),
+        ("scaled", 0.02 * before[64:]),
+        ("last", before[63]),
+    ):
+        other = Transformer(model.config).eval()
+        checkpoint.restore_model(other, checkpoint.model_tensors(model))
+        with torch.no_grad():
+            schemes.position_table(other)[64:] = row
+        by_hand = math.exp(mean_loss(other, windows(ids, 256)[::2]))
+        assert values[way, 256] == pytest.approx(by_hand), way
+    assert len({round(value, 6) for value in values.values()}) == 12, "all differ"
+
+
 def test_the_mask_leaks_the_place_and_one_block_without_positions_does_not_use_the_order():
     found = schemes.knowledge({name: small(name) for name in ("none", "rope")}, text(64 * 120 + 1), 0)
     none, rope = found.models["none"], found.models["rope"]
     assert none.read > 0.3
     assert abs(none.unmasked) < 0.1
+    assert none.untrained == none.read, "no weight was trained here"
     assert none.shuffled == pytest.approx(none.ordered, rel=1e-5)
     last = schemes.losses_by_position(small("none"), windows(text(64 * 120 + 1), 64)[::2])[-1]
     assert none.ordered == pytest.approx(math.exp(last))
@@ -189,6 +237,8 @@ def test_it_reads_the_held_out_part_of_a_text_and_the_seed_of_a_run(tmp_path, ho
     assert max(positions.table({"learned": weights_of(tmp_path, "learned", seed=2)}).turned) < 0.001
     with pytest.raises(InvalidInput, match="the weights given as rope are of alibi"):
         positions.rescaled({"rope": alibi_weights})
+    assert positions.early_tokens({"alibi": alibi_weights}, known).scored > 0
+    assert positions.other_rows({"learned": weights_of(tmp_path, "learned")}, known).scale == 0.02
     with pytest.raises(ValueError, match="the weights are of rope; only a learned table has rows"):
         schemes.rows_of_the_table(small("rope"), 0)
 

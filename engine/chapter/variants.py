@@ -166,7 +166,7 @@ LEARNED = BLOCK.then(
     {"max_positions": 512},
     title="learned positions",
     short="learned",
-    claim="A table of positions: rows beyond the training length are never trained.",
+    claim="A table of positions: rows beyond the training length stay the random numbers they began as.",
 )
 NO_POSITIONS = LEARNED.then(
     "none",
@@ -178,19 +178,19 @@ SINUSOIDAL = LEARNED.then(
     "sinusoidal",
     {"positions": "sinusoidal"},
     title="sinusoids",
-    claim="Defined at any length, and not understood there.",
+    claim="Defined at any length, but never trained beyond the window.",
 )
 ROPE = LEARNED.then(
     "rope",
     {"positions": "rope"},
     title="RoPE",
-    claim="Scores depend on distance only; beyond the window they degrade.",
+    claim="Of place, a score depends on the distance only; beyond the window perplexity rises.",
 )
 ALIBI = LEARNED.then(
     "alibi",
     {"positions": "alibi"},
     title="ALiBi",
-    claim="A penalty on distance: a longer window makes it better.",
+    claim="A penalty on distance: perplexity does not rise on longer windows.",
 )
 
 

@@ -8,9 +8,18 @@ from torch import Tensor
 from engine.chapter.experiments import POSITIONS
 from engine.data import corpus
 from engine.models.transformer import Transformer
-from engine.probes import schemes
+from engine.probes import beyond, schemes
 from engine.probes.models import check_seed, for_the_reader, held_out, token_ids, trained, untrained
-from engine.probes.results.positions import Diagonals, Knowledge, Order, Places, Rescaled, Table
+from engine.probes.results.positions import (
+    Diagonals,
+    EarlyTokens,
+    Knowledge,
+    Order,
+    OtherRows,
+    Places,
+    Rescaled,
+    Table,
+)
 from engine.probes.schemes import SCHEMES, TRAINED
 from engine.system import files
 from engine.system.errors import InvalidInput
@@ -59,6 +68,16 @@ def diagonals(weights: Weights) -> Diagonals:
 def table(weights: Weights) -> Table:
     """What training did to the rows of a learned table."""
     return schemes.rows_of_the_table(_models(weights, ["learned"])["learned"], _seed_of(weights["learned"]))
+
+
+def other_rows(weights: Weights, text: str = corpus.TINYSHAKESPEARE) -> OtherRows:
+    """A learned table on longer windows, with something else in the rows that were never trained."""
+    return beyond.other_rows(_models(weights, ["learned"])["learned"], _held_out(text))
+
+
+def early_tokens(weights: Weights, text: str = corpus.TINYSHAKESPEARE) -> EarlyTokens:
+    """How much of what ALiBi gains on longer windows is left where no token stands early in its window."""
+    return beyond.early_tokens(_models(weights, ["alibi"])["alibi"], _held_out(text))
 
 
 def _models(weights: Mapping[str, Path], needed: Sequence[str] = ()) -> dict[str, Transformer]:

@@ -153,6 +153,7 @@ def knowledge(models: Mapping[str, Transformer], ids: Tensor, seed: int) -> resu
         found[name] = results.Known(
             read=readable(_mixed(model, batch)),
             unmasked=readable(_mixed(bare, batch)),
+            untrained=readable(_mixed(untrained(model.config), batch)),
             ordered=math.exp(last_loss(model, batch)),
             shuffled=math.exp(last_loss(model, shuffled)),
         )
@@ -243,7 +244,7 @@ def _spread(line: Tensor) -> float:
 @torch.no_grad()
 def rows_of_the_table(model: Transformer, seed: int) -> results.Table:
     """What training did to a learned table, row by row. seed: that it began with."""
-    table, first = _table(model), _table(untrained(model.config, seed))
+    table, first = (position_table(one).double() for one in (model, untrained(model.config, seed)))
     cosine = F.cosine_similarity(table, first, dim=1).clamp(-1, 1)
     moved = (table - first).norm(dim=1) / first.norm(dim=1)
     alike = F.cosine_similarity(table[:-1], table[1:], dim=1)
@@ -256,7 +257,11 @@ def rows_of_the_table(model: Transformer, seed: int) -> results.Table:
     )
 
 
-def _table(model: Transformer) -> Tensor:
+def position_table(model: Transformer) -> Tensor:
+    """The rows of a learned table, as the model holds them. shape: -> (max_positions, D)
+
+    Raises ValueError: when the model has none.
+    """
     if not isinstance(model.positions, LearnedPositions):
         raise ValueError(f"the weights are of {model.config.positions}; only a learned table has rows.")
-    return model.positions.table.weight.double()
+    return model.positions.table.weight

@@ -76,12 +76,13 @@ class Known:
     """What one trained model knows of order.
 
     read: how much of the position's logarithm can be read off what attention adds. unmasked: the same with
-    the mask taken off. ordered, shuffled: perplexity of the last position alone, and with all that stands
-    before it shuffled.
+    the mask taken off. untrained: the same as read, with the weights of seed 0 before training. ordered,
+    shuffled: perplexity of the last position alone, and with all that stands before it shuffled.
     """
 
     read: float
     unmasked: float
+    untrained: float
     ordered: float
     shuffled: float
 
@@ -134,3 +135,62 @@ class Table:
     alike: list[float]
     rows: int
     trained: int
+
+
+@dataclass(frozen=True)
+class AtLength:
+    """Perplexity at one length of the window. whole: of all tokens of whole windows. predicted: what that
+    would be if the losses of the trained windows were only spread over more tokens. sliding: of the last
+    tokens of a sliding window, the same tokens at every length.
+
+    change_nats, error_nats: of the sliding window's loss, from the trained length on; its standard error.
+    """
+
+    length: int
+    whole: float
+    predicted: float
+    sliding: float
+    change_nats: float
+    error_nats: float
+
+
+@dataclass(frozen=True)
+class EarlyTokens:
+    """How much of a longer window's gain is due to its start. first, late: perplexity of the first token of
+    the trained windows, and of those after the first ``stride``.
+
+    stride: tokens that a sliding window scores. scored: tokens that all of them score.
+    """
+
+    rows: list[AtLength]
+    first: float
+    late: float
+    stride: int
+    scored: int
+
+
+@dataclass(frozen=True)
+class WithRows:
+    """A learned table at one length. way: what stands in the rows that were never trained.
+
+    perplexity: None where it is beyond all numbers.
+    """
+
+    way: str
+    length: int
+    perplexity: float | None
+
+
+@dataclass(frozen=True)
+class OtherRows:
+    """A learned table with something else in its untrained rows. inside: perplexity at the trained length;
+    none_inside: there with zeros in all rows.
+
+    windows: of the longest. scale: of the rows that are scaled.
+    """
+
+    rows: list[WithRows]
+    inside: float | None
+    none_inside: float | None
+    windows: int
+    scale: float

@@ -75,7 +75,9 @@ def draw(heads: int) -> None:
         note = "log scale; grey: the plain formula"
         panels.titled("positions.slopes", "Slope of each head", note, slopes_chart(heads), HALF)
         title = "What the penalty leaves of a weight"
-        panels.titled("positions.reach", title, "a line a head", reach_chart(heads), HALF)
+        panels.titled(
+            "positions.reach", title, "a line a head, before normalisation", reach_chart(heads), HALF
+        )
     st.markdown(in_words(heads), width=frame.MEASURE)
 
 

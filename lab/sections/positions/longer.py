@@ -42,7 +42,7 @@ def places(found: Places, opened: Opened) -> None:
 def _places_chart(found: Places) -> Spec:
     """Perplexity over the position in a window of 512, a line a scheme."""
     wide, half = found.length, found.bin // 2
-    low, high, ticks = _bounds(value for one in found.models.values() for value in one.bins)
+    low, high, ticks = bounds(value for one in found.models.values() for value in one.bins)
     across = Across(field="position", title="position in the window", ticks=(TRAINED, 128, 256, 384, wide))
     plot = Plot(steps=wide, low=low, high=high, ticks=ticks, gutter=0.2, across=across, over=(edge,))
     lines = []
@@ -53,7 +53,7 @@ def _places_chart(found: Places) -> Spec:
     return charts.line_chart(plot, lines, edge=[{"position": TRAINED, "text": "trained up to here"}])
 
 
-def _bounds(values: Any) -> tuple[float, float, tuple[float, ...]]:
+def bounds(values: Any) -> tuple[float, float, tuple[float, ...]]:
     """Of an axis of perplexities: the chapter's, or wider ones where something does not fit."""
     held = list(values)
     if min(held) > 30 and max(held) < 300:
@@ -91,7 +91,7 @@ def rescaled(found: Rescaled, opened: Opened) -> None:
 
 def _rescaled_chart(found: Rescaled) -> Spec:
     """Perplexity over the length: RoPE as it was trained and with its two rescalings."""
-    low, high, ticks = _bounds(row.perplexity for row in found.rows)
+    low, high, ticks = bounds(row.perplexity for row in found.rows)
     if high == 300:  # nothing near it: the three would lie on each other
         high, ticks = 150.0, (30.0, 50.0, 100.0, 150.0)
     across = Across(field="tokens", title="tokens in the window", first=TRAINED, log=True, ticks=LENGTHS)
@@ -141,8 +141,9 @@ def _rescaled_words(found: Rescaled) -> str:
         else:
             said.append(f"{name} makes it worse: **{quantity(now)}**.")
     said.append(
-        "Neither was trained for: a linear stretch also crowds neighbours together, which the heads rely on; "
-        "the larger base keeps the fast pairs, and so the neighbours, where they were. Models that are "
-        "“extended” are trained on for a while after such a change."
+        "Neither was trained for. A linear stretch also crowds neighbours together; the larger base keeps "
+        "the fast pairs, and so the neighbours, where they were. That matters: inside 64 tokens, turned four "
+        "times slower, the shipped model has 70.6 and 42.3 instead of 40.8. Models that are “extended” are "
+        "usually trained on for a while after such a change (Chen et al. 2023)."
     )
     return " ".join(said)

@@ -98,12 +98,14 @@ def _knowledge_words(found: Knowledge) -> str:
     none = found.models.get("none")
     if none is None:
         return "No trained model without positions is here: train it above, and its leak stands here."
-    read, unmasked = (quantity(100 * max(getattr(none, name), 0.0), 0) for name in ("read", "unmasked"))
+    read, unmasked, untrained = (
+        quantity(100 * max(getattr(none, name), 0.0), 0) for name in ("read", "unmasked", "untrained")
+    )
     said = [
-        f"The mask leaks order: at the first place a token averages over itself alone, at the tenth over "
-        f"ten, and a mean of more vectors is shorter. From what attention adds, **{read}{NBSP}%** of the "
-        f"place (of its logarithm’s variance) can be read off without any positions, and "
-        f"{unmasked}{NBSP}% once the same weights lose their mask.",
+        f"The mask leaks the position: at the first place a token averages over itself alone, at the tenth "
+        f"over ten, and a mean of more vectors is shorter. From what attention adds, **{read}{NBSP}%** of "
+        f"the place (of its logarithm’s variance) can be read off without any positions. Before training it "
+        f"is **{untrained}{NBSP}%**, and once the trained weights lose their mask {unmasked}{NBSP}%.",
         f"That is how far the past reaches, not its order: with the past shuffled the last of "
         f"{found.length} tokens is predicted at {quantity(none.shuffled)}, in order at "
         f"{quantity(none.ordered)}.",
