@@ -244,7 +244,7 @@ def test_what_the_random_rows_make_of_the_cliff(probes):
     assert schemes(probes, "other-rows") == [("learned",)]
     chart = next(one for one in charts(page) if {"curves"} <= set(one) and "zero" in means(one, "name"))
     assert means(chart, "perplexity")["as they are"] == [40.0, 90, 120, 140]
-    assert means(chart, "tokens")["row 64 repeated"] == list(LENGTHS)
+    assert means(chart, "tokens")["last trained row"] == list(LENGTHS)
     words = said(page)
     assert "perplexity is **120.0** with the untrained rows as they are, **80.0** with zeros" in words
     assert "So **50 %** of the rise from 40.0 is due to the random numbers." in words

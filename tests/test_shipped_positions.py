@@ -11,7 +11,7 @@ from engine.data import corpus
 from engine.probes import beyond, schemes
 from engine.system import paths
 from engine.training import checkpoint
-from engine.training.evaluation import mean_loss, windows
+from engine.training.evaluation import mean_loss, predictions, windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -105,3 +105,22 @@ def test_the_table_still_falls_when_training_stops_and_rope_hardly():
         ("learned", "0"): near(1.5), ("learned", "1"): near(2.7),
         ("rope", "0"): near(0.1), ("rope", "1"): near(0.5),
     }  # fmt: skip
+
+
+def test_on_windows_drawn_at_random_the_gain_would_spread_by_more_than_its_size(held_out):
+    """The chapter does not print which windows it reads; ours are all of them."""
+    model, draw = shipped("alibi"), torch.Generator().manual_seed(0)
+    losses = {}
+    for length in (64, 256):
+        found = predictions(model, windows(held_out, length))[0]
+        losses[length] = found.double().mean(dim=1)
+
+    def drawn(length, count):
+        return (
+            losses[length][torch.randint(len(losses[length]), (count,), generator=draw)].mean().exp().item()
+        )
+
+    for count, spread in ((320, 1.75), (640, 1.24)):
+        gains = torch.tensor([drawn(64, count) - drawn(256, count) for _ in range(1000)])
+        assert gains.mean().item() == pytest.approx(0.86, abs=0.25)
+        assert gains.std().item() == pytest.approx(spread, rel=0.15)

@@ -25,7 +25,7 @@ ANGLES = (15, 45, 90, 180)  # degrees at which the axis of turned rows may end
 # What stands in the rows that were never trained.
 WAYS = {
     "random": ("as they are", Style("blue")),
-    "last": ("row 64 repeated", Style("blue", "dashed")),
+    "last": ("last trained row", Style("blue", "dashed")),
     "scaled": ("0.02 as large", Style("gray")),
     "zero": ("zero", Style("blue", "dotted")),
 }
