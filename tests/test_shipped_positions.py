@@ -9,6 +9,7 @@ from engine.chapter import reference
 from engine.chapter.experiments import POSITIONS
 from engine.data import corpus
 from engine.probes import beyond, schemes
+from engine.probes.models import untrained
 from engine.system import paths
 from engine.training import checkpoint
 from engine.training.evaluation import mean_loss, predictions, windows
@@ -92,6 +93,15 @@ def test_the_mask_tells_of_the_position_before_training_as_after_it(held_out):
     assert (none.read, none.untrained) == pytest.approx((0.592, 0.586), abs=0.01)
     assert none.unmasked < 0.05
     assert none.shuffled == pytest.approx(none.ordered, rel=1e-5)
+
+
+def test_a_mean_of_more_vectors_is_shorter_and_its_length_alone_tells_of_the_position(held_out):
+    batch, trained = windows(held_out, 64)[::4], shipped("none")
+    for model, told in ((untrained(trained.config), 0.84), (trained, 0.36)):
+        with torch.inference_mode():
+            length = schemes._mixed(model, batch).norm(dim=-1, keepdim=True)
+        assert length[:, -8:].mean() < length[:, 4:12].mean() < length[:, :1].mean()
+        assert schemes.readable(length) == pytest.approx(told, abs=0.03)
 
 
 def test_the_table_still_falls_when_training_stops_and_rope_hardly():
