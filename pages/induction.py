@@ -6,10 +6,10 @@ import streamlit as st
 
 from engine.chapter.experiments import MAX_SEED
 from engine.chapter.language_experiments import INDUCTION
-from engine.probes.registry import ABLATE, FORMATION, IN_TEXTS
+from engine.probes.registry import ABLATE, COMPOSITION, FORMATION, IN_TEXTS
 from lab import bench, probes
 from lab.probes import look
-from lab.sections.induction import parts, probe, seeds, text
+from lab.sections.induction import composition, parts, probe, seeds, text
 from lab.sections.induction.ablation import OwnHeads
 from lab.sections.induction.parts import ONE, TWO
 from lab.sections.induction.view import OverSteps
@@ -46,8 +46,9 @@ subject = probe.Chosen(sweep, model, seed)
 look(
     "When does it form?",
     "Those papers describe a circuit of two heads. One looks one token back and writes down what it saw; "
-    "one in a later layer looks for its own token among those notes, and so lands on the token that "
-    "followed the previous occurrence. Score every head for both, at every step whose weights were kept.",
+    "one in a later layer, the induction head, looks for its own token among those notes, and so lands on "
+    "the token that followed the previous occurrence (prefix matching), whose logit it raises (copying). "
+    "Score every head for all three, at every step whose weights were kept.",
     settings,
     "find",
     FORMATION,
@@ -68,10 +69,24 @@ look(
     arguments=subject.ended,
     button="Ablate",
 )
+look(
+    "Does the later head read what the earlier one wrote?",
+    "A head reads the residual stream three times: for its queries, its keys and its values. Path patching "
+    "(Wang et al. 2023; Goldowsky-Dill et al. 2023) changes a single one of these: there the earlier heads "
+    "add what they add on average at each position, and everywhere else they stay as they are. If the notes "
+    "are what the later head looks among, its keys need them, and neither its queries nor its values do.",
+    settings,
+    "compose",
+    COMPOSITION,
+    composition.draw,
+    models=subject.opened,
+    arguments=subject.ended,
+    button="Patch the paths",
+)
 probes.beside(partial(seeds.draw, settings, sweep))
 look(
     "And in a model of real text?",
-    "The same two scores, on random tokens said again and on held-out Shakespeare, for every model with "
+    "The same scores, on random tokens said again and on held-out Shakespeare, for every model with "
     "heads that is here; and how much repetition lowers its loss, in nats.",
     settings,
     "text",

@@ -5,7 +5,7 @@ from typing import Any
 from engine.chapter.definitions import ACCURACY
 from engine.chapter.language_experiments import INDUCTION
 from engine.probes import wire
-from engine.probes.results.induction import Ablation, Formation, InTexts, Maps
+from engine.probes.results.induction import Ablation, Composition, Formation, InTexts, Maps
 from engine.runs.store import Store
 from lab.sections.induction.parts import LEVEL, LOSS, SCORE
 from tests import finished
@@ -58,11 +58,12 @@ def scores_at(step):
     return {
         "previous_token": [[0.6, 0.3, 0.06, 0.05] if done else low, [0.03] * 4],
         "prefix_matching": [[0.05] * 4, [0.05, 0.9 if done else 0.05, 0.05, 0.05]],
+        "copying": [[0.7, 0.2, 0.2, 0.2], [-0.6, 0.95 if done else 0.1, 0.1, 0.1]],
     }
 
 
-ROLES = {"pair": [[0, 0], [1, 1]], "previous": [[0, 0], [0, 1]], "matching": [[1, 1]], "threshold": 0.2}
-NO_ROLES: dict[str, Any] = {"pair": None, "previous": [], "matching": [], "threshold": 0.2}
+ROLES = {"pair": [[0, 0], [1, 1]], "previous": [[0, 0], [0, 1]], "matching": [[1, 1]]}
+NO_ROLES: dict[str, Any] = {"pair": None, "previous": [], "matching": []}
 ALIKE = {"previous_token": 0.06, "prefix_matching": 0.05}
 
 
@@ -126,12 +127,33 @@ def ablation(**changes):
     })  # fmt: skip
 
 
+def composition(**changes):
+    """Through the keys alone; what else there is of layer 1 costs nothing."""
+    left = {"queries": (0.98, 0.9), "keys": (0.06, 0.04), "values": (0.985, 0.91)}
+    return wire.read(Composition, {
+        "pair": ROLES["pair"],
+        "receivers": [[1, 1]],
+        "accuracy": 0.99,
+        "matching": [0.91],
+        "paths": [
+            {"input": name, "senders": ROLES["previous"], "accuracy": right, "matching": [after]}
+            for name, (right, after) in left.items()
+        ],
+        "controls": [
+            {"input": name, "senders": [[0, 2], [0, 3]], "accuracy": 0.985, "matching": [0.9]}
+            for name in left
+        ],
+        "sequences": 64,
+        **changes,
+    })  # fmt: skip
+
+
 def in_text(names, **changes):
-    heads = {"previous_token": [[0.21]], "prefix_matching": [[0.01]]}
+    heads = {"previous_token": [[0.21]], "prefix_matching": [[0.01]], "copying": [[0.8]]}
     return wire.read(InTexts, {
         "rows": [
             {
-                "model": name, "layers": 1, "pair": None, "threshold": 0.2, "random": heads, "text": heads,
+                "model": name, "layers": 1, "pair": None, "random": heads, "text": heads,
                 "gain_random_nats": 0.03, "gain_text_nats": -0.01,
                 "alike_random": ALIKE, "alike_text": ALIKE, **(changes if name == names[0] else {}),
             }

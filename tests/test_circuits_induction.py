@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from engine.circuits.capture import run
-from engine.circuits.induction import head_scores, pair_of, partners_of
+from engine.circuits.induction import copying, head_scores, pair_of, partners_of
 from engine.circuits.results import Head, HeadScores
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
 from engine.probes.induction import Continued
 from engine.probes.schemes import losses_by_position
 from tests import circuit_models
-from tests.circuit_models import HALF, LETTERS, induction_model
+from tests.circuit_models import CONFIG, HALF, LETTERS, felt, induction_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -114,16 +114,59 @@ def test_portions_change_nothing(monkeypatch):
 def test_a_pair_stands_in_two_blocks_in_order_and_reaches_its_threshold():
     alone = head_scores(one_block(), IDS)
     assert (pair_of(alone), partners_of(alone)[1]) == (None, [])
-    backwards = HeadScores([[0.1, 0.1], [0.9, 0.1]], [[0.9, 0.1], [0.1, 0.1]])
+    copy = [[1.0, 1.0]] * 3
+    backwards = HeadScores([[0.1, 0.1], [0.9, 0.1]], [[0.9, 0.1], [0.1, 0.1]], copy)
     assert pair_of(backwards) is None
-    assert pair_of(HeadScores([[0.9, 0.0]], [[0.0, 0.9]])) is None
-    weak = HeadScores([[0.9], [0.0]], [[0.0], [0.19]])
+    assert pair_of(HeadScores([[0.9, 0.0]], [[0.0, 0.9]], copy)) is None
+    weak = HeadScores([[0.9], [0.0]], [[0.0], [0.19]], copy)
     assert pair_of(weak) is None
-    three = HeadScores([[0.5, 0.8], [0.9, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.7, 0.4], [0.0, 0.75]])
+    three = HeadScores([[0.5, 0.8], [0.9, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.7, 0.4], [0.0, 0.75]], copy)
     assert pair_of(three) == (Head(1, 0), Head(2, 1))
-    assert pair_of(HeadScores([], [])) is None
-    assert partners_of(backwards) == partners_of(weak) == partners_of(HeadScores([], [])) == ([], [])
+    nothing = HeadScores([], [], [])
+    assert pair_of(nothing) is None
+    assert partners_of(backwards) == partners_of(weak) == partners_of(nothing) == ([], [])
     assert partners_of(three) == ([Head(0, 0), Head(0, 1), Head(1, 0)], [Head(1, 0), Head(1, 1), Head(2, 1)])
+
+
+def test_a_head_that_finds_the_token_and_does_not_copy_it_is_no_induction_head():
+    found = HeadScores([[0.9, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.9, 0.6]], [[0.0, 0.0], [0.49, 0.5]])
+    assert pair_of(found) == (Head(0, 0), Head(1, 1))
+    assert partners_of(found) == ([Head(0, 0)], [Head(1, 1)])
+    assert pair_of(replace(found, copying=[[1.0, 1.0], [0.4, -1.0]])) is None
+
+
+def test_copying_is_one_of_a_head_that_writes_what_it_attends_to_and_turns_with_its_sign():
+    built = induction_model()
+    assert copying(built) == [[0, 0], [pytest.approx(1), 0]], "the note of head 0.0 is no logit"
+    output = built.blocks[1][0].sublayer.W_O.weight
+    with torch.no_grad():
+        output.neg_()
+        assert copying(built)[1][0] == pytest.approx(-1)
+        output[:] = output.neg().roll(1, dims=0)  # each letter raises the next one
+        output[-LETTERS], output[0] = output[0].clone(), 0.0  # and the last the first
+    assert copying(built)[1][0] == pytest.approx(0, abs=1e-6), "as many roots of 1 on either side"
+
+
+@pytest.mark.parametrize("connection", ["pre-norm", "add"])
+def test_copying_is_the_share_of_eigenvalues_of_the_whole_matrix_of_logits_by_tokens(connection):
+    """By hand, V x V: of every token the logits that a head writes, without scale and biases of norms."""
+    made = felt(replace(CONFIG, connection=connection, qkv_bias=True, d_ff=0))
+    W = {name: value.detach() for name, value in made.named_parameters()}
+    centre = torch.eye(12, dtype=torch.float64) - 1 / 12
+    found = copying(made)
+    for block in range(2):
+        read, written = W["token_embedding.weight"].T, W["unembedding.weight"]
+        mixer = made.blocks[block][0].sublayer
+        if connection == "pre-norm":
+            read = made.blocks[block][0].norm.weight.detach().diag() @ centre @ read
+            written = written @ W["final_norm.weight"].diag() @ centre
+        for head in range(3):
+            rows = slice(4 * head, 4 * head + 4)
+            circuit = written @ mixer.W_O.weight[:, rows] @ mixer.W_V.weight[rows] @ read
+            values = torch.linalg.eigvals(circuit)
+            expected = (values.sum().real / values.abs().sum()).item()
+            assert found[block][head] == pytest.approx(expected, abs=1e-6)
+            assert abs(expected) < 1
 
 
 def test_sequences_without_a_repeated_token_have_no_prefix_to_match():

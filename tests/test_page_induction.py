@@ -29,6 +29,7 @@ from tests.induction_runs import (
     STEPS,
     ablation,
     at_step,
+    composition,
     formation,
     in_text,
     maps,
@@ -52,6 +53,7 @@ def probe(probes_here):
         "induction-maps": lambda period, **_: maps(period),
         "induction-ablate": lambda **_: ablation(),
         "induction-ablate-chosen": lambda heads, **_: Without(heads, 0.5, 0.55),
+        "induction-composition": lambda **_: composition(),
         "induction-text": lambda models: in_text(list(models)),
     }
     return probes_here
@@ -65,7 +67,7 @@ def test_an_empty_page_has_its_frame_and_says_what_to_do(text, probe):
     words = said(page)
     assert "The chapter only points here" in words
     assert "Elhage et al. 2021 and Olsson et al. 2022" in words
-    assert words.count("Train the two models above first") == 3
+    assert words.count("Train the two models above first") == 4
     assert len(charts(page)) == 3
     assert any("class CausalSelfAttention" in block.value for block in page.code)
     assert "No model of Shakespeare with heads is here." in words
@@ -112,7 +114,7 @@ def test_shipped_figures_and_weights_stand_where_the_reader_has_none(text, probe
     assert lines(page, "model")["two layers, shipped"]["second half right"].startswith("99.0 %")
     words = said(page)
     assert f"Shipped: CPU, 2 cores, 2026-01-02, 800 steps. Yours: {LAST} steps." in words
-    assert "The next two sections are about this model: shipped, 800 steps, seed 0." in words
+    assert "The next three sections are about this model: shipped, 800 steps, seed 0." in words
     assert "Of this model only the final weights are available." in words
     page = pressed(page, "ablate")
     weights = no_reference / "induction" / "two-layers.safetensors"
@@ -130,11 +132,12 @@ def test_the_step_of_formation_is_found_and_marked_on_one_axis_with_the_loss(tex
     assert probe.asked[0] == ("induction-formation", {"run": folder})
     words = said(page)
     assert "From **step 300** on it does, at every kept step." in words
-    assert "Both scores reach that at the same kept step." in words
+    assert "Both attention scores reach that at the same kept step." in words
+    assert "a prefix-matching score of at least 0.20 and a copying score of at least 0.50" in words
     assert "between step 280 and step 340: the pair forms **during** it" in words
-    assert "At the last step 2 of 8 heads look one token back and one head finds what came after." in words
-    losses, previous, matching = charts(page)[3:6]
-    for chart in (losses, previous, matching):
+    assert "Of the 8 heads, at the last step 2 look one token back and 1 is an induction head." in words
+    losses, previous, matching, copying = charts(page)[3:7]
+    for chart in (losses, previous, matching, copying):
         assert chart["here"] == [{"step": 300}]
         assert [row["step"] for row in chart["formed"]] == [300]
     assert losses["formed"][0]["text"] == "the pair forms: 300"
@@ -142,7 +145,8 @@ def test_the_step_of_formation_is_found_and_marked_on_one_axis_with_the_loss(tex
     looks = {row["name"]: row["slot"] for row in previous["curves"]}
     assert len(looks) == 8
     assert [name for name, slot in looks.items() if slot == "blue"] == ["1.1", "1.2"]
-    assert {row["name"] for row in matching["curves"] if row["slot"] == "violet"} == {"2.2"}
+    for chart in (matching, copying):
+        assert {row["name"] for row in chart["curves"] if row["slot"] == "violet"} == {"2.2"}
 
 
 def test_scrubbing_takes_scores_maps_and_words_along(text, probe):
@@ -152,6 +156,7 @@ def test_scrubbing_takes_scores_maps_and_words_along(text, probe):
     table = lines(page, "head, step 300")
     assert table["1.1"]["previous token"] == "**0.60**"
     assert table["2.2"]["prefix matching"] == "**0.90**"
+    assert (table["2.2"]["copying"], table["2.1"]["copying"]) == ("**0.95**", "−0.60")
     assert table[":gray[all alike]"]["previous token"] == ":gray[0.06]"
     assert "1.1 looks one token back with a mean weight of 0.60" in said(page)
     assert "The token before it gets **0.90**" in said(page)
@@ -190,14 +195,18 @@ def test_the_two_maps_stand_side_by_side_with_sentence_and_table(text, probe):
 
 
 def test_a_model_without_a_pair_says_why(text, probe):
-    low = {"previous_token": [[0.3, 0.1]], "prefix_matching": [[0.05, 0.06]]}
+    low = {"previous_token": [[0.3, 0.1]], "prefix_matching": [[0.05, 0.06]], "copying": [[0.9, 1.0]]}
     without_pairs = {"scores": [low] * len(STEPS), "pairs": [None] * len(STEPS)}
     probe.answers["induction-formation"] = lambda **_: formation(None, **NO_ROLES, **without_pairs)
     probe.answers["induction-ablate"] = lambda **_: ablation(**NO_ROLES, sets={})
+    probe.answers["induction-composition"] = lambda **_: composition(
+        pair=None, receivers=[], matching=[], paths=[], controls=[]
+    )
     measure()
-    words = said(pressed(opened(), "find", "ablate"))
+    words = said(pressed(opened(), "find", "ablate", "compose"))
     assert "There is no later layer here, so none can." in words
-    assert "the highest scores are 0.30 and 0.06" in words
+    assert "the highest scores are 0.30, 0.06 and, of copying, 1.00" in words
+    assert "No pair stands in this model, so there is no path to patch." in words
     assert f":gray[●] 1.1 :gray[step {LAST}]" in words
     assert f":gray[●] 1.2 :gray[step {LAST}]" in words
     assert "No pair stands in this model" in words
@@ -243,10 +252,11 @@ def test_what_cannot_be_measured_is_told(text, probes_here):
         raise Unavailable("It could not be measured: no room")
 
     measure()
-    probes_here.answers |= dict.fromkeys(("induction-formation", "induction-ablate"), refused)
+    asked = ("induction-formation", "induction-ablate", "induction-composition")
+    probes_here.answers |= dict.fromkeys(asked, refused)
     page = opened()
-    page = pressed(page, "find", "ablate", "steps")
-    assert said(page).count("It could not be measured: no room") == 3
+    page = pressed(page, "find", "ablate", "compose", "steps")
+    assert said(page).count("It could not be measured: no room") == 4
 
 
 # Ablation, seeds, text.
@@ -260,16 +270,62 @@ def test_ablation_names_what_is_left_and_who_shares_the_work(text, probe):
     rows = lines(page, "taken away")
     assert rows["nothing taken away"]["zero"] == "**99.0 %**"
     assert rows["all that look one token back: 1.1 and 1.2"]["zero"] == ":red[5.0 %]"
-    assert rows["all that find what came after: 2.2"]["mean"] == ":red[4.0 %]"
+    assert rows["all induction heads: 2.2"]["mean"] == ":red[4.0 %]"
+    assert (rows["2.2"]["copying"], rows["2.1"]["copying"]) == ("**0.95**", "−0.60")
     assert rows["1.2"]["zero"] == "95.0 %"
     words = said(page)
     assert "Without the one that matters most, :blue[●] 1.1, **60.0 %** are left: it does more than" in words
+    assert "than any other, and not all." in words
     assert "One after another, the highest score first: 60.0 %, 5.0 %." in words
     assert "It is one head, :violet[●] 2.2." in words
     assert "Without all others **98.5 %** are left" in words
     dots = charts(page)[-1]
     assert len(dots["dots"]) == 2 * (3 + 8)
     assert [row["at"] for row in dots["levels"]] == [0.99, 0.01]
+
+
+def test_one_head_that_does_nearly_all_is_said_to(text, probe):
+    most = ablation()
+    most.single[0] = replace(most.single[0], zero=0.1)
+    probe.answers["induction-ablate"] = lambda **_: most
+    measure()
+    assert "**10.0 %** are left: it does more than any other, and nearly all." in said(
+        pressed(opened(), "ablate")
+    )
+
+
+def test_paths_into_the_later_head_are_patched_one_input_at_a_time(text, probe):
+    measure()
+    page = pressed(opened(), "compose")
+    ((name, given),) = probe.asked
+    assert (name, given["seed"]) == ("induction-composition", 0)
+    rows = lines(page, "path into their")
+    assert [row["right"] for row in rows.values()] == ["**99.0 %**", "98.0 %", ":red[6.0 %]", "98.5 %"]
+    assert rows["keys"]["prefix matching"] == "0.04"
+    assert rows["keys"]["right, others"] == "98.5 %"
+    words = said(page)
+    assert "With the path from 1.1 and 1.2 into the **keys** of 2.2 patched, **6.0 %** are left of" in words
+    assert "their prefix-matching score falls from 0.91 to 0.04" in words
+    assert "Only the keys need that path: it is **K-composition**." in words
+    assert "The same paths from 1.3 and 1.4 cost at most 0.5 percentage points." in words
+
+
+@pytest.mark.parametrize(
+    ("left", "says"),
+    [
+        ((0.3, 0.06, 0.98), "The path is needed into the queries and the keys: not K-composition alone."),
+        ((0.98, 0.97, 0.95), "None of the three paths is needed alone."),
+    ],
+)
+def test_other_ways_of_composing_are_said_as_they_are(text, probe, left, says):
+    found = composition(controls=[])
+    paths = [replace(path, accuracy=share) for path, share in zip(found.paths, left, strict=True)]
+    probe.answers["induction-composition"] = lambda **_: replace(found, paths=paths)
+    measure()
+    page = pressed(opened(), "compose")
+    assert says in said(page)
+    assert "The same paths from" not in said(page)
+    assert lines(page, "path into their")["keys"]["right, others"] == ":gray[–]"
 
 
 def test_heads_of_the_readers_are_taken_away_together_and_figures_as_files(text, probe, taken_away):
@@ -326,10 +382,11 @@ def test_models_of_shakespeare_are_asked_and_none_with_a_pair_is_said_plainly(te
     assert "It has one layer: there is no later one" in words
     assert "highest previous-token score of all is 0.21, the highest prefix-matching score 0.01" in words
     assert "Weights: shipped, seed 0." in words
-    assert cells(page, "model, head")[0]["previous, random"] == "**0.21**"
+    row = cells(page, "model, head")[0]
+    assert (row["previous, random"], row["copying"]) == ("**0.21**", "**0.80**")
 
 
-PAIR = "**a** has a pair: 1.1 looks one token back with 0.70, 2.1 finds what came after with 0.80"
+PAIR = "**a** has a pair: 1.1 looks one token back with 0.70, 2.1 is an induction head: it finds"
 
 
 @pytest.mark.parametrize(
@@ -339,7 +396,7 @@ PAIR = "**a** has a pair: 1.1 looks one token back with 0.70, 2.1 finds what cam
 def test_of_models_of_a_text_each_with_a_pair_is_named(text, probe, monkeypatch, pair, words):
     there = {name: Weights(Path(f"/{name}"), "shipped, seed 0", 0) for name in "ab"}
     monkeypatch.setattr(induction_probe, "text_models", lambda _: there)
-    heads = {"previous_token": [[0.7], [0.0]], "prefix_matching": [[0.0], [0.8]]}
+    heads = {"previous_token": [[0.7], [0.0]], "prefix_matching": [[0.0], [0.8]], "copying": [[0.0], [0.9]]}
     deep = {"layers": 2, "random": heads, "text": heads}
     probe.answers["induction-text"] = lambda **_: in_text(["a", "b"], **deep, pair=pair)
     page = said(pressed(opened(), "text"))
@@ -370,8 +427,9 @@ def test_two_tiny_models_are_trained_and_looked_into(text, monkeypatch):
     finished.carry_out()
     page = opened()
     assert "do **not** gain a half: train longer" in said(page)
-    page = pressed(page, "find", "ablate", "steps")
+    page = pressed(page, "find", "ablate", "compose", "steps")
     words = said(page)
+    assert "there is no path to patch" in words
     assert "A pair stands at none of these steps to the end" in words
     assert "No pair stands in this model" in words
     assert [row["forms at"] for row in cells(page, "yours")] == [":red[never]", ":gray[–]"]

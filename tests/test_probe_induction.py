@@ -13,7 +13,7 @@ from engine.circuits.results import Head, HeadScores
 from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import ModelConfig
 from engine.models.transformer import Transformer
-from engine.probes import induction, wire
+from engine.probes import composition, induction, wire
 from engine.runs import launch, trainer
 from engine.system.errors import InvalidInput
 from engine.training import checkpoint
@@ -25,7 +25,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 # The built circuit has nine letters and twelve places; this language is as large, and its halves as long.
 SMALL = Repeats(vocab_size=LETTERS, shortest=3, length=2 * HALF)
-STRONG, WEAK = HeadScores([[0.9], [0.0]], [[0.0], [0.9]]), HeadScores([[0.9], [0.0]], [[0.0], [0.1]])
+STRONG, WEAK, LOUD = (
+    HeadScores([[0.9], [0.0]], [[0.0], [after]], [[1.0], [copied]])
+    for after, copied in ((0.9, 0.9), (0.1, 0.9), (0.9, 0.1))
+)
 STEPS = 240
 
 
@@ -52,6 +55,7 @@ def test_a_pair_forms_at_the_step_from_which_on_it_stays():
     assert induction.formed_at(steps, [STRONG, WEAK, STRONG, STRONG]) == 20, "it was lost once"
     assert induction.formed_at(steps, [STRONG, STRONG, STRONG, WEAK]) is None
     assert induction.formed_at(steps, [STRONG] * 4) == 0
+    assert induction.formed_at(steps, [WEAK, LOUD, LOUD, STRONG]) == 30, "it must copy what it finds"
 
 
 def test_heads_are_taken_away_one_after_another_the_strongest_first():
@@ -85,6 +89,19 @@ def test_without_any_head_nothing_is_left_and_the_whole_is_what_the_run_ended_wi
     own = induction.ablate_chosen(weights, everything, 3)
     assert own.heads == everything
     assert max(own.zero, own.mean) < 0.1
+
+
+def test_paths_are_patched_where_there_is_a_pair_and_only_there(trained):
+    found = composition.compose(trained[0] / "checkpoint.safetensors", 3)
+    assert found.sequences == induction.SCORED
+    assert found.accuracy == pytest.approx(trained[1]["accuracy"], abs=0.03)
+    assert (found.pair, found.receivers, found.matching, found.paths, found.controls) == (
+        None,
+        [],
+        [],
+        [],
+        [],
+    )
 
 
 def test_heads_and_models_that_are_not_there_or_of_other_words_are_refused(trained, tmp_path):

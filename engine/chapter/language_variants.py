@@ -52,12 +52,12 @@ ONE_LAYER = Variant(
     title="one layer of attention",
     short="one layer",
     change={**_ATTENTION, **_INDUCTION},
-    claim="It finds the token that it stands on, not the one that came after.",
+    claim="It names earlier tokens, but attends to what followed a token hardly more than to what preceded.",
 )
 TWO_LAYERS = ONE_LAYER.then(
     "two-layers",
     {"n_layer": 2},
     title="two layers of attention",
     short="two layers",
-    claim="One head marks every token with the one before it; a later one looks for that mark.",
+    claim="A head of layer 1 marks each token with the one before it; one of layer 2 reads it in its keys.",
 )

@@ -226,12 +226,20 @@ def weights_of(scores: Tensor, block: int, queries: Sequence[int]) -> Tensor:
 
 def parts_of(mixer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores (B, H, T, S), values (B, H, S, K), W_O by head (D, H, K) and its bias (D,)."""
-    width = x.shape[-1]
-    nothing, unit = x.new_zeros(width), torch.eye(width, dtype=x.dtype, device=x.device)
+    values, output = carried_by(mixer, x)
+    bias = getattr(getattr(mixer, "W_O", None), "bias", None)
+    if isinstance(mixer, CausalSelfAttention):
+        scores = mixer.scores(x)
+    else:
+        scores = mixer.attention_weights(x).log().expand(len(x), -1, -1, -1)  # type: ignore[operator]
+    return scores, values, output, x.new_zeros(x.shape[-1]) if bias is None else bias
+
+
+def carried_by(mixer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What heads carry of what is read, and to where: values (B, H, S, K), W_O by head (D, H, K)."""
+    unit = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     if not isinstance(mixer, CausalSelfAttention):  # an average of the vectors themselves
-        scores = mixer.attention_weights(x).log()  # type: ignore[operator]
-        return scores.expand(len(x), -1, -1, -1), x[:, None], unit[:, None], nothing
+        return x[:, None], unit[:, None]
     size = mixer.n_head, mixer.d_head
-    values = mixer.W_V(x).unflatten(-1, size).transpose(1, 2)
-    output, bias = (mixer.W_O.weight, mixer.W_O.bias) if isinstance(mixer.W_O, nn.Linear) else (unit, None)
-    return mixer.scores(x), values, output.unflatten(-1, size), nothing if bias is None else bias
+    output = mixer.W_O.weight if isinstance(mixer.W_O, nn.Linear) else unit
+    return mixer.W_V(x).unflatten(-1, size).transpose(1, 2), output.unflatten(-1, size)

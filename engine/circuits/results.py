@@ -265,16 +265,23 @@ class Unmoved:
     own_weights: list[list[float]]
 
 
+INPUTS = ("queries", "keys", "values")  # of a head: what it reads from the stream, three times
+FOUND = 0.2  # attention scores: a head has a role from here on; one that sees all alike has 0.1 at most
+COPIES = 0.5  # copying scores: three quarters of the eigenvalues, by size, are positive
+
+
 @dataclass(frozen=True)
 class HeadScores:
-    """Mean attention weights of every head, L rows of H, from 0 to 1.
+    """What every head does, L rows of H.
 
-    previous_token: on the token before the query. prefix_matching: on the tokens that followed the query's
-    token where it stood before, over the queries whose token did.
+    previous_token: mean weight on the token before the query, 0 to 1. prefix_matching: mean weight on the
+    tokens that followed the query's token where it stood before, over the queries whose token did, 0 to 1.
+    copying: whether it raises the logits of the tokens that it attends to, -1 to 1 (``induction.copying``).
     """
 
     previous_token: list[list[float]]
     prefix_matching: list[list[float]]
+    copying: list[list[float]]
 
     @property
     def heads(self) -> list[Head]:
@@ -290,3 +297,7 @@ class HeadScores:
     def best(self, kind: str) -> Head:
         """The head whose score of a kind is highest."""
         return max(self.heads, key=lambda head: (self.of(kind, head), head))
+
+    def has(self, kind: str, head: Head) -> bool:
+        """Whether one head's score of a kind counts."""
+        return self.of(kind, head) >= (COPIES if kind == "copying" else FOUND)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.circuits import capture
-from engine.circuits.induction import FOUND, head_scores, pair_of, partners_of
+from engine.circuits.induction import head_scores, pair_of, partners_of
 from engine.circuits.interventions import Intervention, MeanHeads, ZeroHeads
 from engine.circuits.results import Head, HeadScores
 from engine.circuits.trials import logits_of_each
@@ -32,7 +32,7 @@ from engine.system import files
 from engine.system.errors import InvalidInput
 from engine.system.numbers import check_whole
 
-SCORED = 64  # sequences on which the heads of every kept step are scored
+SCORED = 64  # sequences, where every kept step or every path takes a run of them
 PASSAGES, LONGEST, SHORTEST = 64, 128, 16  # of a text: how many, their tokens, and those before a repeat
 
 
@@ -77,7 +77,7 @@ def all_alike(ids: Tensor, vocab_size: int) -> results.AllAlike:
 
 
 def formation(run: Path) -> results.Formation:
-    """Both scores of every head at every kept step, the step from which on a pair stands, and who has a role
+    """The scores of every head at every kept step, the step from which on a pair stands, and who has a role
     at the end.
     """
     spec, language = trained_on(run)
@@ -93,7 +93,6 @@ def formation(run: Path) -> results.Formation:
         pair=pair_of(scores[-1]),
         previous=previous,
         matching=matching,
-        threshold=FOUND,
         all_alike=all_alike(ids, len(language.words)),
         sequences=len(ids),
     )
@@ -167,11 +166,11 @@ def ablate(weights: Path, seed: int = 0) -> results.Ablation:
     Raises InvalidInput: when the model reads another language, and as ``trained``.
     """
     model = trained(weights)
-    rows = _unseen(model, seed)
+    rows = unseen(model, seed)
     late, early = (Continued(model, rows, at) for at in (INDUCTION.known_all, INDUCTION.known_nothing))
     scores = head_scores(model, late.ids)
     previous, matching = partners_of(scores)
-    every = [Head(b, h) for b, row in enumerate(scores.previous_token) for h in range(len(row))]
+    every = scores.heads
     idle = [head for head in every if head not in (*previous, *matching)]
     sets = {"previous": previous, "matching": matching, "others": idle}
     named = {name: heads for name, heads in sets.items() if heads}
@@ -182,7 +181,6 @@ def ablate(weights: Path, seed: int = 0) -> results.Ablation:
         pair=pair_of(scores),
         previous=previous,
         matching=matching,
-        threshold=FOUND,
         scores=scores,
         single=left[: len(every)],
         sets=dict(zip(named, left[len(every) :], strict=True)),
@@ -197,10 +195,11 @@ def ablate(weights: Path, seed: int = 0) -> results.Ablation:
 def ablate_chosen(weights: Path, heads: list[Head], seed: int = 0) -> results.Without:
     """What is left without these heads. Raises InvalidInput: as ``ablate``, and when the model lacks one."""
     model = trained(weights)
-    return Continued(model, _unseen(model, seed), INDUCTION.known_all).without(heads)[0]
+    return Continued(model, unseen(model, seed), INDUCTION.known_all).without(heads)[0]
 
 
-def _unseen(model: Transformer, seed: int) -> NDArray[np.int64]:
+def unseen(model: Transformer, seed: int) -> NDArray[np.int64]:
+    """Whole sequences that no model of that seed trained on. Raises InvalidInput: of another vocabulary."""
     if len(INDUCTION.words) != model.config.vocab_size:
         words = f"{len(INDUCTION.words)}, of {INDUCTION.kind}"
         raise InvalidInput(f"the model has {model.config.vocab_size} tokens; allowed: {words}.")
@@ -233,7 +232,6 @@ def in_text(name: str, model: Transformer, text: corpus.Corpus, seed: int) -> re
         model=name,
         layers=model.config.n_layer,
         pair=pair_of(on_random),
-        threshold=FOUND,
         random=on_random,
         text=head_scores(model, passages),
         gain_random_nats=gain(model, words[:, : length // 2]),

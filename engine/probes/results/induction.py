@@ -23,10 +23,10 @@ class AllAlike:
 
 @dataclass(frozen=True)
 class Formation:
-    """Both scores of every head at every kept step.
+    """The scores of every head at every kept step.
 
     pairs: the pair at each step, None where none stands. formed: the step from which on one always stands.
-    pair, previous, matching: at the last step, the pair and every head with a role, ``threshold`` or more.
+    pair, previous, matching: at the last step, the pair and every head with a role.
     """
 
     steps: list[int]
@@ -36,7 +36,6 @@ class Formation:
     pair: tuple[Head, Head] | None
     previous: list[Head]
     matching: list[Head]
-    threshold: float
     all_alike: AllAlike
     sequences: int
 
@@ -84,11 +83,41 @@ class Ablation:
     pair: tuple[Head, Head] | None
     previous: list[Head]
     matching: list[Head]
-    threshold: float
     scores: HeadScores
     single: list[Without]
     sets: dict[str, Without]
     growing: dict[str, list[Growing]]
+    sequences: int
+
+
+@dataclass(frozen=True)
+class Patched:
+    """What is left when the senders' path into one input of the receivers carries what it does on average.
+
+    matching: prefix-matching score of each receiver.
+    """
+
+    input: str
+    senders: list[Head]
+    accuracy: float
+    matching: list[float]
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The paths from an earlier layer's heads into each input of the induction heads, patched.
+
+    pair: None where there is none; then there are no paths. receivers: the induction heads of the layer that
+    the pair's lies in. accuracy, matching: as it is, of the second half and of each receiver. paths: from
+    the previous-token heads, into each of ``INPUTS``. controls: from all other heads before the receivers.
+    """
+
+    pair: tuple[Head, Head] | None
+    receivers: list[Head]
+    accuracy: float
+    matching: list[float]
+    paths: list[Patched]
+    controls: list[Patched]
     sequences: int
 
 
@@ -101,7 +130,6 @@ class InText:
     model: str
     layers: int
     pair: tuple[Head, Head] | None
-    threshold: float
     random: HeadScores
     text: HeadScores
     gain_random_nats: float

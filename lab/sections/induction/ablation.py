@@ -6,24 +6,23 @@ from functools import lru_cache
 import altair as alt
 import streamlit as st
 
-from engine.circuits.results import Head
+from engine.circuits.results import COPIES, FOUND, Head
 from engine.probes.registry import ABLATE_CHOSEN
 from engine.probes.results.induction import Ablation, Without
 from lab import bench, probes
 from lab.bench import Cell, Table
-from lab.bench.tables import number
 from lab.charts import drawing
 from lab.charts.axes import x_axis
 from lab.charts.bars import dots, named
 from lab.charts.drawing import Spec, compiled, fed
-from lab.sections.induction.formation import KINDS, ROLES, SLOTS, mark, score
+from lab.sections.induction.formation import COLUMNS, SLOTS, mark, score, score_cells
 from lab.sections.induction.parts import percent
 from lab.sections.induction.probe import heads_in, listed
 from lab.settings import Settings
 from lab.weights import Opened, Weights
 from lab.words import NBSP, count
 
-SETS = {"previous": "all that look one token back", "matching": "all that find what came after"}
+SETS = {"previous": "all that look one token back", "matching": "all induction heads"}
 OTHERS = "all others"
 NEEDED = 0.1  # of the accuracy: what costs no more of it to take away is not needed
 ROW = 22  # px
@@ -45,17 +44,19 @@ def _lines(found: Ablation, own: Without | None) -> list[tuple[str, str, Without
 def results(found: Ablation, own: Without | None) -> Table:
     """What is left of the second half, with zeros and with means in place of what is taken away."""
     whole, empty = Cell(found.accuracy, f"**{percent(found.accuracy)}**"), Cell(None, "")
-    rows: list[tuple[str | Cell, ...]] = [("nothing taken away", whole, whole, empty, empty)]
+    rows: list[tuple[str | Cell, ...]] = [("nothing taken away", whole, whole, *[empty] * len(COLUMNS))]
     for label, _, taken in _lines(found, own):
-        scores = [empty, empty]
+        scores = [empty] * len(COLUMNS)
         if len(taken.heads) == 1:
-            scores = [number(found.scores.of(kind, taken.heads[0]), score) for kind in KINDS]
+            scores = list(score_cells(found.scores, taken.heads[0]))
         rows.append((label, *(Cell(left, _left(left, found)) for left in (taken.zero, taken.mean)), *scores))
     return Table(
-        ("taken away", "zero", "mean", "previous token", "prefix matching"),
+        ("taken away", "zero", "mean", *COLUMNS),
         rows,
-        f"Over {found.sequences} unseen sequences. Red: costs more than a tenth of all tokens. A head has "
-        "a role when its score, and that of a partner in another layer, is at least 0.2.",
+        f"Over {found.sequences} unseen sequences. Red: costs more than a tenth of all tokens. An induction "
+        f"head matches prefixes with at least {score(FOUND)} and copies with at least {score(COPIES)}; a "
+        f"head that looks one token back does so with at least {score(FOUND)}. Either counts only with a "
+        "partner in another layer.",
     )
 
 
@@ -104,7 +105,7 @@ def words(found: Ablation) -> str:
             f"No pair stands in this model, so no set is named: it is at {percent(found.accuracy)} as it "
             f"is. What a single head is worth to it stands in the table."
         )
-    said = [_role(found, role) for role in ROLES]
+    said = [_role(found, role) for role in SETS]
     if others := found.sets.get("others"):
         costs = found.accuracy - others.zero
         verdict = "the model does not need them" if costs <= NEEDED else "they matter as well"
@@ -126,7 +127,8 @@ def _role(found: Ablation, role: str) -> str:
     if whole - one[worst] <= NEEDED:
         said = f"{most}: the {count(len(taken.heads))} share the work, and none is needed alone."
     else:
-        said = f"{most}: it does more than any other, and not all."
+        said = f"{most}: it does more than any other"
+        said += ", and not all." if one[worst] - taken.zero > NEEDED else ", and nearly all."
     growing = ", ".join(percent(step.zero) for step in found.growing[role])
     return f"{lead} {said} One after another, the highest score first: {growing}."
 

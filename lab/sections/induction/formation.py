@@ -6,10 +6,10 @@ from typing import Any
 import altair as alt
 
 from engine.chapter.definitions import ACCURACY
-from engine.circuits.results import Head, HeadScores
+from engine.circuits.results import COPIES, FOUND, Head, HeadScores
 from engine.probes.results.induction import Ablation, Formation
-from lab.bench import Table
-from lab.bench.tables import number
+from lab.bench import Cell, Table
+from lab.bench.tables import NO_NUMBER, number
 from lab.charts import drawing
 from lab.charts import lines as charts
 from lab.charts.axes import DASHED, note, rows
@@ -20,13 +20,15 @@ from lab.shell.styles import Style
 from lab.words import NBSP, quantity
 
 KINDS = {"previous_token": "previous-token score", "prefix_matching": "prefix-matching score"}
+SCORES = {**KINDS, "copying": "copying score"}  # that one is of a head’s weights, not of its attention
+COLUMNS = ("previous token", "prefix matching", "copying")
 TITLES = {
     "losses": "Loss on the second half, and in-context score :gray[nats]",
     "previous_token": "Previous-token score :gray[weight on the token before]",
-    "prefix_matching": "Prefix-matching score :gray[weight on what came after the last time]",
+    "prefix_matching": "Prefix-matching score :gray[weight on what followed the previous occurrence]",
+    "copying": "Copying score :gray[1: it raises the logits of what it attends to, −1: it lowers them]",
 }
-ROLES = {"previous": "looks one token back", "matching": "finds what came after"}
-ROLE_OF = {"previous_token": "previous", "prefix_matching": "matching"}
+ROLE_OF = {"previous_token": "previous", "prefix_matching": "matching", "copying": "matching"}
 SLOTS = {"previous": "blue", "matching": "violet"}  # of heads with a role; the others are gray
 NOT_YET = "A pair stands at none of these steps to the end"
 LOW_HEIGHT, HIGH_HEIGHT = 110, 150  # px
@@ -36,7 +38,7 @@ Curves = dict[str, tuple[Point, ...]]  # by metric, of the run that is looked in
 
 
 def score(value: float | None) -> str:
-    """A mean attention weight: two decimals."""
+    """Two decimals."""
     return quantity(value, 2)
 
 
@@ -51,7 +53,7 @@ def mark(found: Formation | Ablation, head: Head) -> str:
 
 
 def stacked(found: Formation, curves: Curves, at: int) -> dict[str, Spec]:
-    """Three charts over one another, on one step axis, each with the step of formation and the chosen one."""
+    """Four charts over one another, on one step axis, each with the step of formation and the chosen one."""
     last = found.steps[-1]
     shared: dict[str, Any] = {"steps": last, "log": False, "form": "~g", "labels": LABELS}
     frame = Plot(
@@ -63,10 +65,12 @@ def stacked(found: Formation, curves: Curves, at: int) -> dict[str, Spec]:
         Line("in-context score", Style("ink", "dashed"), (Curve(curves[SCORE]),)),
     ]
     drawn = {"losses": (frame, losses)}
-    for kind, title in (("previous_token", ""), ("prefix_matching", "training step")):
+    for kind in SCORES:
+        low, ticks = (-1.04, (-1, 0, 1)) if kind == "copying" else (-0.02, (0, 0.5, 1))
         frame = Plot(
-            low=-0.02, high=1, field="score", ticks=(0, 0.5, 1), shown=score, height=HIGH_HEIGHT,
-            across=Across(title=title), over=(_forming, charts.here), **shared,
+            low=low, high=1.04, field="score", ticks=ticks, shown=score, height=HIGH_HEIGHT,
+            across=Across(title="training step" if kind == "copying" else ""), over=(_forming, charts.here),
+            **shared,
         )  # fmt: skip
         drawn[kind] = frame, _score_lines(found, kind)
     formed = [] if (step := found.formed) is None else [{"step": step, "text": f"the pair forms: {step:,}"}]
@@ -94,34 +98,37 @@ def _named(frame: Plot) -> list[alt.Chart]:
 
 
 def together(specs: dict[str, Spec]) -> Spec:
-    """The three as one chart, for a file."""
+    """All of them as one chart, for a file."""
     drawn = {}
     for name, spec in specs.items():
         height = LOW_HEIGHT if name == "losses" else HIGH_HEIGHT
-        title = {"text": KINDS.get(name, "nats"), "anchor": "start"}
+        title = {"text": SCORES.get(name, "nats"), "anchor": "start"}
         drawn[name] = {**spec, "height": height, "width": 1000, "title": title}
     return drawing.together(drawn, "vconcat")
 
 
 def csv_rows(found: Formation) -> Iterator[tuple[object, ...]]:
     """Every score of every head at every kept step; the first row names the columns."""
-    yield "step", "head", *KINDS
+    yield "step", "head", *SCORES
     for step, scores in zip(found.steps, found.scores, strict=True):
         for head in scores.heads:
-            yield step, head.name, *(scores.of(kind, head) for kind in KINDS)
+            yield step, head.name, *(scores.of(kind, head) for kind in SCORES)
 
 
 def scores_table(found: Formation, at: int) -> Table:
-    """Both scores of every head at a step, and those of a head that looks at all it sees alike."""
+    """The scores of every head at a step, and those of a head that looks at all it sees alike."""
     scores = found.scores[found.steps.index(at)]
     lines = []
     for head in scores.heads:
-        values = (scores.of(kind, head) for kind in KINDS)
-        cells = (number(value, score, bold=value >= found.threshold) for value in values)
-        lines.append((mark(found, head), *cells))
+        lines.append((mark(found, head), *score_cells(scores, head)))
     alike = (number(found.all_alike.of(kind), score, color="gray") for kind in KINDS)
-    lines.append((":gray[all alike]", *alike))
-    return Table((f"head, step {at:,}", "previous token", "prefix matching"), lines)
+    lines.append((":gray[all alike]", *alike, NO_NUMBER))
+    return Table((f"head, step {at:,}", *COLUMNS), lines)
+
+
+def score_cells(scores: HeadScores, head: Head) -> Iterator[Cell]:
+    """One head's scores, those bold that count."""
+    return (number(scores.of(kind, head), score, bold=scores.has(kind, head)) for kind in SCORES)
 
 
 def highest(scores: HeadScores, kind: str) -> float:
@@ -131,14 +138,16 @@ def highest(scores: HeadScores, kind: str) -> float:
 
 def formed_words(found: Formation, rose: Rise | None) -> str:
     """The step of formation by its rule, and how it lies to the rise of the ability."""
-    least = score(found.threshold)
+    least = score(FOUND)
     rule = (
         f"A pair stands where a head has a previous-token score of at least {least} and one of a later layer "
-        f"a prefix-matching score of at least {least}."
+        f"is an induction head: it has a prefix-matching score of at least {least} and a copying score of at "
+        f"least {score(COPIES)}."
     )
     if found.formed is None:
         last = found.scores[-1]
-        most = " and ".join(score(highest(last, kind)) for kind in KINDS)
+        back, after, copied = (score(highest(last, kind)) for kind in SCORES)
+        most = f"{back}, {after} and, of copying, {copied}"
         why = "" if len(last.previous_token) > 1 else " There is no later layer here, so none can."
         return f"{rule} {NOT_YET}: at the last one the highest scores are {most}.{why}"
     return f"{rule} From **step {found.formed:,}** on it does, at every kept step. {_beside(found, rose)}"
@@ -147,11 +156,10 @@ def formed_words(found: Formation, rose: Rise | None) -> str:
 def _beside(found: Formation, rose: Rise | None) -> str:
     kept = list(zip(found.steps, found.scores, strict=True))
     first = sorted(
-        next((step, name) for step, at in kept if highest(at, kind) >= found.threshold)
-        for kind, name in KINDS.items()
+        next((step, name) for step, at in kept if highest(at, kind) >= FOUND) for kind, name in KINDS.items()
     )
     if first[0][0] == first[-1][0]:
-        said = "Both scores reach that at the same kept step."
+        said = "Both attention scores reach that at the same kept step."
     else:
         said = f"The {first[0][1]} is there first, at step {first[0][0]:,}; the other at {first[1][0]:,}."
     at = found.formed
@@ -178,7 +186,8 @@ def step_words(found: Formation, curves: Curves, at: int) -> str:
     back, after = scores.of("previous_token", early), scores.of("prefix_matching", late)
     return (
         f"{can}\n\nThe best pair: {mark(found, early)} looks one token back with a mean weight of "
-        f"{score(back)}, and {mark(found, late)} at what came after the last time with {score(after)}."
+        f"{score(back)}, and {mark(found, late)} at the token that followed the previous occurrence with "
+        f"{score(after)}; its copying score is {score(scores.of('copying', late))}."
     )
 
 
@@ -191,9 +200,7 @@ def sharing(found: Formation) -> str:
     """Who has a role at the end."""
     if not found.previous:
         return ""
-    every, told = len(found.scores[-1].heads), []
-    for role, does in ROLES.items():
-        count = len(getattr(found, role))
-        do = does.replace("looks", "look").replace("finds", "find")
-        told.append(f"{count} of {every} heads {do}" if count > 1 else f"one head {does}")
-    return f"At the last step {' and '.join(told)}."
+    every, looking, inducing = len(found.scores[-1].heads), len(found.previous), len(found.matching)
+    looks = "1 looks" if looking == 1 else f"{looking} look"
+    are = "1 is an induction head" if inducing == 1 else f"{inducing} are induction heads"
+    return f"Of the {every} heads, at the last step {looks} one token back and {are}."

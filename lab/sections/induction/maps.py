@@ -23,8 +23,8 @@ from lab.words import plain
 PERIODS = (11, 12, 14)  # tokens before the repeat, of the sequence that is shown
 # By side: what it shows if nothing else is chosen, as the score that the head is best at, and its words.
 SIDES = {
-    "left": ("previous_token", "Looks one token back"),
-    "right": ("prefix_matching", "Finds what came after"),
+    "left": ("previous_token", "Previous token"),
+    "right": ("prefix_matching", "Prefix matching"),
 }
 
 

@@ -67,7 +67,7 @@ class Chosen:
         self._variant, self._subject = model.value, found[seed.value or 0] if found else None
         if self._subject:
             whose = plain(self._subject.weights.whose)
-            st.caption(f"The next two sections are about this model: {whose}.")
+            st.caption(f"The next three sections are about this model: {whose}.")
         else:
             weights.missing(found)
 

@@ -1,6 +1,7 @@
 """The same heads looked for in models of Shakespeare: table, and whether any has them."""
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import streamlit as st
@@ -8,17 +9,25 @@ import streamlit as st
 from engine.probes.results.induction import InTexts
 from lab import bench, weights
 from lab.bench import Cell, Table
+from lab.bench.tables import NO_NUMBER
 from lab.bench.tables import number as cell
 from lab.charts.maps.sentences import number
-from lab.sections.induction.formation import KINDS, highest, score
+from lab.sections.induction.formation import KINDS, highest, score, score_cells
 from lab.weights import Opened
 from lab.words import NBSP, plain
 
-COLUMNS = ("model, head", "previous, random", "matching, random", "previous, text", "matching, text")
+COLUMNS = (
+    "model, head",
+    "previous, random",
+    "matching, random",
+    "previous, text",
+    "matching, text",
+    "copying",
+)
 GAINS = ("model", "layers", "gain, random", "gain, text", "pair")
 REMARK = (
     "Random: tokens of the model’s vocabulary, none twice, repeated after 16 to 63 of them. Text: passages "
-    "of the held-out part. Bold: from {least} on. Grey: a head that looks at all it sees alike. Gain: loss "
+    "of the held-out part. Bold: it counts. Grey: a head that looks at all it sees alike. Gain: loss "
     "in nats of the same tokens at the same positions behind others, less behind themselves."
 )
 
@@ -32,7 +41,7 @@ def models(opened: Opened) -> dict[str, Any] | None:
 
 def draw(found: InTexts, opened: Opened) -> None:
     """Both tables, and what they say."""
-    caption = f"{REMARK.format(least=score(found.rows[0].threshold))} {weights.whose(opened)}"
+    caption = f"{REMARK} {weights.whose(opened)}"
     tables = [gains(found), replace(results(found), caption=caption)]
     bench.beside("results-text", tables, words(found))
 
@@ -42,12 +51,12 @@ def results(found: InTexts) -> Table:
     rows = []
     for row in found.rows:
         for head in row.random.heads:
-            values = (getattr(row, where).of(kind, head) for where in ("random", "text") for kind in KINDS)
-            cells = (cell(value, score, bold=value >= row.threshold) for value in values)
-            rows.append((f"{plain(row.model)}, {head.name}", *cells))
+            previous, matching, copying = score_cells(row.random, head)
+            on_text = islice(score_cells(row.text, head), 2)
+            rows.append((f"{plain(row.model)}, {head.name}", previous, matching, *on_text, copying))
     first = found.rows[0]
     alike = (at.of(kind) for at in (first.alike_random, first.alike_text) for kind in KINDS)
-    rows.append((":gray[all alike]", *(cell(value, score, color="gray") for value in alike)))
+    rows.append((":gray[all alike]", *(cell(value, score, color="gray") for value in alike), NO_NUMBER))
     return Table(COLUMNS, rows)
 
 
@@ -71,8 +80,9 @@ def words(found: InTexts) -> str:
         back, after = row.random.of("previous_token", early), row.random.of("prefix_matching", late)
         said.append(
             f"**{plain(row.model)}** has a pair: {early.name} looks one token back with "
-            f"{score(back)}, {late.name} finds what came after with {score(after)}; a repeat of random "
-            f"tokens is worth {number(row.gain_random_nats)}{NBSP}nats to it."
+            f"{score(back)}, {late.name} is an induction head: it finds what came after with {score(after)} "
+            f"and copies with {score(row.random.of('copying', late))}; a repeat of random tokens is worth "
+            f"{number(row.gain_random_nats)}{NBSP}nats to it."
         )
     if not having:
         which = f"any of these {len(rows)} models" if len(rows) > 1 else f"*{plain(rows[0].model)}*"

@@ -14,7 +14,7 @@ from lab.settings import Settings, whole
 from lab.shell import frame
 from lab.weights import Opened
 
-SCORES_WIDTH, STEP_WIDTH = 464, 624  # px
+SCORES_WIDTH, STEP_WIDTH = 528, 560  # px
 
 
 class OverSteps:
@@ -32,8 +32,8 @@ class OverSteps:
         at = self._chosen_step(found)
         specs = formation.stacked(found, curves, at)
         bench.figure_title(
-            "Loss, and every head’s two scores",
-            "mean attention weights; coloured: has the role",
+            "Loss, and every head’s three scores",
+            "coloured: has the role",
             "induction-formation",
             lambda: formation.together(specs),
             lambda: formation.csv_rows(found),
@@ -54,8 +54,10 @@ class OverSteps:
                 st.markdown(formation.step_words(found, curves, at))
                 st.markdown(formation.sharing(found))
                 st.caption(
-                    f"Head 1.3: layer 1, head 3. Over {found.sequences} unseen sequences. All alike: a "
-                    "head that gives everything it sees the same weight."
+                    f"Head 1.3: layer 1, head 3. Over {found.sequences} unseen sequences. Bold: it "
+                    "counts. All alike: a head that gives everything it sees the same weight. Copying "
+                    "(Elhage et al. 2021): of the eigenvalues of W_U W_O W_V W_E, their sum over the sum of "
+                    "their sizes."
                 )
         self._maps.draw(found, one.path.parent, at)
 
