@@ -3,9 +3,8 @@
 An induction head does both of the latter: it attends to the token that followed an earlier copy of its own
 (prefix matching), and raises the logit of what it attends to (copying).
 
-The sequences must repeat after different numbers of tokens. Where the number is always the same, a head finds
-the place by counting: one block with learned positions then names every repeated token, and its heads have
-prefix-matching scores near 0.8.
+The sequences must repeat after different numbers of tokens. Where the number is always the same, a head may
+find the place by counting back, without any other head, and has a high prefix-matching score all the same.
 Shapes: B batch, T query position, S key position, H heads, L blocks.
 Source: Olsson et al. 2022, "In-context Learning and Induction Heads".
 """
