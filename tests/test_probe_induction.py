@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from engine.chapter.language_experiments import INDUCTION as TABLE
 from engine.circuits.capture import run as run_open
+from engine.circuits.induction import head_scores, partners_of
 from engine.circuits.results import Head, HeadScores
 from engine.data.languages.induction import INDUCTION, Repeats
 from engine.models.config import ModelConfig
@@ -17,6 +19,8 @@ from engine.probes import composition, induction, wire
 from engine.runs import launch, trainer
 from engine.system.errors import InvalidInput
 from engine.training import checkpoint
+from engine.training.loop import Training
+from engine.training.tasks import task_of_language
 from tests import circuit_models
 from tests.circuit_models import CONFIG, HALF, LETTERS, induction_model
 from tests.trainings import folder, on_this_cpu, untrained
@@ -102,6 +106,24 @@ def test_paths_are_patched_where_there_is_a_pair_and_only_there(trained):
         [],
         [],
     )
+
+
+def test_with_one_period_a_single_layer_counts_back_and_its_heads_score_as_induction_heads():
+    """So prefix matching and copying do not prove that two heads compose."""
+    language = Repeats(shortest=15, length=32)
+    assert language.longest == 15
+    config = TABLE.variant("one-layer").config
+    with torch.random.fork_rng(devices=[]):
+        task = task_of_language(language, seed=0)
+        training = Training(config=config, budget=TABLE.budget("chapter"), seed=0, task=task)
+        for _ in range(200):
+            training.advance()
+    continued = induction.Continued(training.model.eval(), language.unseen_rows(0), language.known_all)
+    assert continued.accuracy([])[0] > 0.99
+    scores = head_scores(training.model, continued.ids)
+    assert min(scores.prefix_matching[0]) > 0.8
+    assert min(scores.copying[0]) > 0.9
+    assert partners_of(scores) == ([], []), "no later head, no pair"
 
 
 def test_heads_and_models_that_are_not_there_or_of_other_words_are_refused(trained, tmp_path):
