@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from engine.chapter import reference
 from engine.chapter.definitions import ACCURACY
+from engine.chapter.language_experiments import INDUCTION as EXPERIMENT
 from engine.circuits.capture import run
 from engine.circuits.composition import patch_path
 from engine.circuits.induction import head_scores, pair_of, partners_of
@@ -22,8 +23,11 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 LATE = INDUCTION.known_all
 
 
-def shipped(variant):
-    return reference.weights("induction", variant)
+SEEDS = EXPERIMENT.seeds
+
+
+def shipped(variant, seed=0):
+    return reference.weights("induction", variant, seed)
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +36,23 @@ def rows():
     return torch.from_numpy(INDUCTION.unseen_rows(0))
 
 
-def test_one_layer_names_tokens_of_the_sequence_and_hardly_ever_the_one_it_stands_on(rows):
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_layer_names_tokens_of_the_sequence_and_hardly_ever_the_one_it_stands_on(seed):
+    rows = torch.from_numpy(INDUCTION.unseen_rows(seed))
     ids = rows[:, :-1]
-    named = run(trained(shipped("one-layer")), ids).logits[:, LATE].argmax(dim=-1)
+    named = run(trained(shipped("one-layer", seed)), ids).logits[:, LATE].argmax(dim=-1)
     seen = F.one_hot(ids, len(INDUCTION.words)).cumsum(dim=1)[:, LATE] > 0
     assert seen.double().mean() < 0.35, "a third of the vocabulary is in the sequence"
     assert seen.gather(-1, named[..., None]).double().mean() > 0.99
     assert (named == ids[:, LATE]).double().mean() < 0.005
-    assert (named == rows[:, 1:][:, LATE]).double().mean() == pytest.approx(0.086, abs=0.001)
+    assert (named == rows[:, 1:][:, LATE]).double().mean() == pytest.approx(0.091, abs=0.006)
 
 
-def test_one_layer_copies_but_attends_to_what_followed_hardly_more_than_to_what_preceded(rows):
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_layer_copies_but_attends_to_what_followed_hardly_more_than_to_what_preceded(seed):
     """Over the queries whose token stood before; uniform: a head that sees all alike."""
-    ids = rows[:, :-1]
-    model = trained(shipped("one-layer"))
+    ids = torch.from_numpy(INDUCTION.unseen_rows(seed))[:, :-1]
+    model = trained(shipped("one-layer", seed))
     scores = head_scores(model, ids)
     assert min(scores.copying[0]) > 0.99
     assert max(scores.previous_token[0] + scores.prefix_matching[0]) < FOUND
@@ -61,7 +68,7 @@ def test_one_layer_copies_but_attends_to_what_followed_hardly_more_than_to_what_
         "uniform": uniform.sum(dim=-1)[queries],
     }
     assert {name: each.mean().item() for name, each in found.items()} == pytest.approx(
-        {"itself": 0.001, "copies": 0.048, "after": 0.068, "before": 0.068, "uniform": 0.042}, abs=0.001
+        {"itself": 0.001, "copies": 0.048, "after": 0.070, "before": 0.067, "uniform": 0.042}, abs=0.003
     )
 
 
@@ -83,6 +90,14 @@ def test_each_set_of_heads_is_needed_and_the_others_are_not():
     one = {single.heads[0].name: single.zero for single in found.single}
     assert one["1.2"] == pytest.approx(0.283, abs=0.005), "it does most of it, and not all"
     assert min(one["2.2"], one["2.4"]) > 0.85
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_every_seed_only_the_keys_need_what_the_earlier_heads_wrote(seed):
+    found = compose(shipped("two-layers", seed), seed)
+    left = {one.input: one.accuracy for one in found.paths}
+    assert left["keys"] < 0.1
+    assert min(left["queries"], left["values"], *(one.accuracy for one in found.controls)) > 0.99
 
 
 def test_the_keys_of_the_induction_heads_need_what_the_previous_token_heads_wrote_and_nothing_else_does():

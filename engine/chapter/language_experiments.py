@@ -97,6 +97,7 @@ INDUCTION = Experiment(
     metric=ACCURACY,
     also=("early_accuracy",),
     weights=ids(ONE_LAYER, TWO_LAYERS),
+    all_seeds=ids(ONE_LAYER, TWO_LAYERS),
     shows="two layers learn to continue a repeat, all at once, and one layer does not",
     hides="how near to every token they come in the end",
 )
