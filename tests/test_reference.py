@@ -191,9 +191,12 @@ def test_positions_help_the_replaced_average_in_every_paired_seed():
 @pytest.mark.parametrize("name", WITH_WEIGHTS)
 def test_shipped_weights_load_into_their_variant_and_answer_as_they_did(one_thread, name):
     """In float16 as they are, and without the optimiser's state."""
-    shown, seed = EXPERIMENTS[name], EXPERIMENTS[name].seeds[0]
-    for variant_id in shown.weights:
-        path, budget = reference.weights(name, variant_id), shown.budget("chapter", variant_id)
+    shown = EXPERIMENTS[name]
+    shipped_ones = [(one, seed) for one in shown.weights for seed in shown.shipped_seeds(one)]
+    files = {reference.weights(name, one, seed) for one, seed in shipped_ones}
+    assert files == set((paths.REFERENCE / name).glob("*.safetensors"))
+    for variant_id, seed in shipped_ones:
+        path, budget = reference.weights(name, variant_id, seed), shown.budget("chapter", variant_id)
         tensors, header = checkpoint.load(path)
         assert all(key.startswith("model.") for key in tensors)
         assert header["step"] == budget.steps

@@ -10,7 +10,6 @@ from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.circuits.edges import PatchValues
 from engine.circuits.first_block import scores_under_change
 from engine.circuits.results import Edge
-from engine.circuits.trials import Trials
 from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
 from engine.probes.results.winograd import Pair
 from engine.probes.winograd import Subject, parts, proof, score
@@ -65,20 +64,13 @@ def at_adjective(found, block=0):
     return next(one.left for one in found.looks if (one.block, one.key) == (block, "adjective"))
 
 
-def test_every_seed_is_shipped_and_is_the_one_that_the_figures_are_of():
-    rows = reference.load("winograd-closed").rows
-    for variant in ("one-block", "two-blocks"):
-        for seed in SEEDS:
-            path = reference.weights("winograd-closed", variant, seed)
-            questions = Subject(checkpoint.load_model(path)[0], CLOSED, seed)
-            every = questions.asked(CLOSED.sentences(CLOSED.split(seed).held_out))
-            found = Trials(questions.model, every).whole.score().accuracy
-            assert found == pytest.approx(rows[variant].measured[str(seed)]["accuracy"], abs=0.005)
-    ends = [figures["accuracy"] for figures in rows["one-block"].measured.values()]
-    assert sum(end == 1 for end in ends) == 3
-    assert min(ends) == rows["one-block"].measured["10"]["accuracy"] == pytest.approx(0.56, abs=0.005)
-    typical = rows["one-block"].measured[str(WINOGRAD_CLOSED.typical["one-block"])]["accuracy"]
-    assert typical == pytest.approx(rows["one-block"].mean("accuracy"), abs=0.02)
+def test_the_seed_that_is_opened_first_is_not_the_worst_but_near_the_mean():
+    row = reference.load("winograd-closed").rows["one-block"]
+    ends = {seed: row.measured[str(seed)]["accuracy"] for seed in SEEDS}
+    assert [seed for seed, end in ends.items() if end == 1] == [13, 16, 17]
+    assert min(ends.values()) == ends[10] == pytest.approx(0.56, abs=0.005)
+    typical = ends[WINOGRAD_CLOSED.typical["one-block"]]
+    assert typical == pytest.approx(row.mean("accuracy"), abs=0.02)
 
 
 def test_no_model_needs_the_value_of_the_adjective_and_all_but_one_need_its_score(parts_of):
