@@ -29,7 +29,8 @@ def notice(now: Sweep) -> str:
         f"Without its mask the head is {quantity(honest / unmasked)} times less perplexed, on text that it "
         f"has never seen: evaluation hands it the answer as training did. Held-out text does not uncover "
         f"such a leak; a figure too good to be true does.\n\n"
-        f"A perplexity of {quantity(unmasked, 2)} says that it copies the next token nearly every time."
+        f"A perplexity of {quantity(unmasked, 2)} gives the right token {quantity(100 / unmasked, 0)} % of "
+        f"the probability, in the geometric mean."
     )
 
 

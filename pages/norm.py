@@ -34,7 +34,7 @@ def notice(now: Sweep) -> str:
         said.append(f"A warmup {'saves' if gap.points > 0 else 'costs'} post-norm {gap.size(' points')}.")
         if (other := difference(pre, pre_warmed)) is not None:
             effect = "saves" if other.points > 0 else "costs"
-            said[-1] += f" In pre-norm it {effect} {other.size()}: no remedy needed."
+            said[-1] += f" In pre-norm it {effect} {other.size()}."
     return "\n\n".join(said)
 
 
@@ -43,10 +43,7 @@ def budget_line(request: Request) -> None:
     plain, warmed = (NORM_PLACEMENT.budget(request.budget, made.id) for made in (POST_NORM, POST_NORM_WARMUP))
     said = f"12 blocks, {bench.in_words(plain)}; the warmup is {warmed.warmup_steps} steps."
     rate = NORM_PLACEMENT.budget("chapter").learning_rate
-    rest = (
-        f"The chapter’s rate is {rate:g}: on batches as small as these it breaks post-norm with a warmup as "
-        f"well, as the last figure of this page shows."
-    )
+    rest = f"The chapter’s rate is {rate:g}; the last figure of this page shows what it does here."
     if request.budget == "chapter":
         rest = "The batch is inferred."
     st.caption(f"{request.budget.capitalize()}: {said} {rest}")

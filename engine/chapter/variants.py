@@ -28,14 +28,14 @@ AVERAGE_POSITIONS = AVERAGE.then(
     {"positions": "learned"},
     title="average replaces, with positions",
     short="+ positions",
-    claim="Positions added before the mean are averaged away with everything else.",
+    claim="The mean keeps how many positions there were; in which order is averaged away.",
 )
 AVERAGE_ADDED = AVERAGE.then(
     "average-added",
     {"connection": "add"},
     title="average added to the token",
     short="average added",
-    claim="Keeping the token repairs the damage, and shows that equal weights add nothing.",
+    claim="Keeping the token repairs the damage; beside it, equal weights still cost a little.",
 )
 AVERAGE_ADDED_POSITIONS = AVERAGE_ADDED.then(
     "average-added-positions",
@@ -59,7 +59,7 @@ HEAD_REPLACES = HEAD_ADDED.then(
     title="one head replaces the token",
     short="head replaces",
     part="the token replaced, not added to",
-    claim="Attention brings information in; it does not say what a position is.",
+    claim="In place of the token, a head spends most of its weight on the token itself.",
 )
 MATRIX = AVERAGE_ADDED_POSITIONS.then(
     "matrix",
@@ -132,7 +132,7 @@ BLOCK_DROPOUT = BLOCK.then(
     {"dropout": 0.1},
     title="a block with dropout 0.1",
     short="dropout 0.1",
-    claim="Numbers put to zero at random, in three places: against learning by heart.",
+    claim="Numbers put to zero at random, in three places.",
 )
 PRE_NORM = BLOCK.then(
     "pre-norm",
@@ -146,7 +146,7 @@ PRE_NORM_WARMUP = PRE_NORM.then(
     "pre-norm-warmup",
     {},
     title="pre-norm, warmup",
-    claim="With the norm before each sublayer, a warmup changes nothing.",
+    claim="With the norm before each sublayer, a warmup is worth less than a point.",
 )
 POST_NORM = PRE_NORM.then(
     "post-norm",

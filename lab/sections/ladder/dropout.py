@@ -84,15 +84,11 @@ def _words(worth: Mapping[str, Gap | None], passed: Mapping[str, str]) -> str:
     """What it buys at each budget."""
     if not any(worth.values()):
         return (
-            "A model that reads every token once has nothing to learn by heart, so dropout can only be in "
-            "its way. What each budget says of that stands here once it is trained."
+            "The chapter: a model that sees each token once cannot overfit, so it needs no dropout. What "
+            "each budget says of that stands here once it is trained."
         )
     said = [f"After {passed[name]} dropout {effect(gap)}." for name, gap in worth.items() if gap]
     few, many = worth.values()
     if few and many:
-        said.append(
-            "This is why large models, which see most of their text once, are mostly trained without it."
-            if few.points <= 0 < many.points
-            else "The chapter has it that dropout pays only where a text is read many times."
-        )
+        said.append("The chapter: dropout pays only where a text is read many times.")
     return "\n\n".join(said)

@@ -111,5 +111,5 @@ def _remedies(found: Sequence[EmptyRow]) -> str:
             "A finite constant gives no NaN and no warning: all scores are equal then, and the row is a "
             "mean of what it must not see."
         )
-    said.append("Libraries set such a row to 0 after the softmax, or let every row see itself.")
+    said.append("Set such a row to 0 after the softmax, or let every row see itself.")
     return "\n\n".join(said)

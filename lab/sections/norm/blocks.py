@@ -178,7 +178,7 @@ def reading(sweep: Sweep, at: int) -> str:
     if starts["post-norm"]:
         said.append(
             f"Without a warmup it is broken from step {starts['post-norm']:,} on: hardly anything reaches "
-            f"the first blocks, and what is trained in effect are the last ones and the unembedding."
+            f"the first blocks."
         )
     if (warmed := found["post-norm-warmup"]) is not None:
         broken = starts["post-norm-warmup"]

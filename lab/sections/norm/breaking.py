@@ -85,7 +85,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Preset:
-    """A cut that shows something known to go wrong. why: in a sentence, before anything is measured."""
+    """A cut worth trying. why: in a sentence, before anything is measured."""
 
     id: str
     label: str
@@ -98,22 +98,20 @@ PRESETS = (
         "no-warmup",
         "No warmup",
         Cut("rate", 0, USUAL),
-        f"Post-norm at the full rate from step 1 on. At {USUAL:g} and above the first blocks soon get a "
-        f"hundredth of the last one’s gradient or less, and the model stays near what counting tokens gives.",
+        "Post-norm at the full rate from step 1 on. From which rate on does it break?",
     ),
     Preset(
         "too-fast",
         "Rate 0.003",
         Cut("warmup", 60, 0.003),
-        "The chapter’s own rate, on batches sixteen times smaller than its. Their gradients are noisier, so "
-        "it takes a longer warmup, or a lower rate: a warmup moves the edge, and does not remove it.",
+        "The chapter’s own rate, on batches sixteen times smaller. From which warmup on does it train?",
     ),
     Preset(
         "rate-one",
         "Rate 1",
         Cut("warmup", 0, 1.0),
-        "AdamW moves every weight by about the rate, so by 1, where the weights are some hundredths. The "
-        "loss passes 100 nats, which ends a run as diverged; the curve up to there is kept.",
+        "Without a warmup AdamW’s first step moves every weight of a block by 1, where its matrices begin "
+        "under 0.1. A loss over 100 nats ends a run as diverged; the curve up to there is kept.",
     ),
 )
 

@@ -53,8 +53,8 @@ def draw(
             there = known[name].cut
             over.value, warmup.value, rate.value = there.over, there.warmup, there.rate
 
-    st.pills("Known bad", list(known), format_func=lambda name: known[name].label, key=key, on_change=chosen)
-    own = "A row of your own. The pills lead to three that are known to go wrong."
+    st.pills("Try", list(known), format_func=lambda name: known[name].label, key=key, on_change=chosen)
+    own = "A row of your own. The pills lead to three others."
     st.markdown(shown.why if shown else own, width=frame.MEASURE)
     everything, refused = breaking.grid(request)
     cells = set(cut.cells)
@@ -160,12 +160,12 @@ def notice(sweep: Sweep, cut: Cut) -> str:
         said.append(
             f"Broken means that the last block’s gradient ends more than {BROKEN:,} times the first’s: "
             f"{power(found[worst].steepness)} times at {cut.label(worst)}, and "
-            f"{quantity(found[worst].perplexity)} in perplexity, about what counting tokens gives."
+            f"{quantity(found[worst].perplexity)} in perplexity."
         )
     for cell in senseless:
         said.append(
             f"{cut.label(cell).capitalize()}: it ends at {quantity(found[cell].perplexity)}, above the "
-            f"{GUESS:,} of a uniform guess, destabilised in its last steps."
+            f"{GUESS:,} of a uniform guess."
         )
     for cell in lost:
         run = found[cell].diverged[0]

@@ -71,8 +71,9 @@ def draw(request: Request, gradient_of: Setting[str], settings: Settings) -> Non
     """The gradients of two untrained models."""
     with probes.section(
         "Before the first step",
-        "The usual explanation looks at the very beginning: put a norm on the stream, and the gradient that "
-        "flows back through twelve of them comes out badly scaled. How badly is quickly measured.",
+        "The usual explanation (Xiong et al. 2020) looks at the very beginning: put a norm on the stream, "
+        "and the gradient that flows back through twelve of them comes out badly scaled. How badly is soon "
+        "measured.",
         "start",
     ):
         gradient_of.draw()
@@ -211,12 +212,25 @@ def notice(measured: Measured, which: str) -> str:
         {metric: fmean(figures[name][metric] for figures in found) for metric in NORM_GRADIENTS.metrics}
         for name in ("pre-norm", "post-norm")
     )
-    steeper = "steeper" if post["ratio"] > pre["ratio"] else "no steeper"
     return (
         f"From block 1 to block 12 the gradient grows {ratio(pre['ratio'])} times in pre-norm and "
-        f"**{ratio(post['ratio'])} times** in post-norm: {steeper}, because every norm on the stream "
-        f"rescales what flows back through it.\n\n"
+        f"**{ratio(post['ratio'])} times** in post-norm. {over_seeds()}\n\n"
         f"Post-norm’s are {ratio(post['first'] / pre['first'])} times pre-norm’s in block 1 and "
         f"{ratio(post['last'] / pre['last'])} times in block 12. Neither is extreme: no block is starved "
         f"yet. What the first steps make of it is the next figure."
+    )
+
+
+def over_seeds() -> str:
+    """How far the ratios of the shipped seeds are apart, and how far each moves from seed to seed."""
+    found = reference.load(NORM_GRADIENTS.id)
+    if not found:
+        return ""
+    rows = [found.rows[name] for name in PLACEMENTS]
+    gaps = [post - pre for pre, post in zip(*(row.values("ratio") for row in rows), strict=True)]
+    spread = " and ".join(ratio(row.sd("ratio")) for row in rows)
+    return (
+        f"Of the reference’s {len(gaps)} seeds post-norm’s ratio is the larger one in "
+        f"{sum(gap > 0 for gap in gaps)}, by {ratio(min(gaps))} to {ratio(max(gaps))}; from seed to seed "
+        f"each moves as far (standard deviations {spread}), so look at several."
     )

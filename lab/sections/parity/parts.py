@@ -138,8 +138,7 @@ def notice(comparison: Comparison, largest: str | None, coarsest: str | None) ->
     said.append(
         (f"You guessed *{coarsest}*. " if coarsest else "")
         + f"Against the numbers themselves **{first}** differs most, {power(by_precision[first])}. But each "
-        f"precision is off by {min(roundings):.0f} to {max(roundings):.0f} of its own roundings (dashed): "
-        f"the formula is the same, only the order of the sums is not."
+        f"precision is off by {min(roundings):.0f} to {max(roundings):.0f} of its own roundings (dashed)."
     )
     alike = comparison.where(mask="causal", scale="sqrt")
     if same := [row for row in alike if row.difference == 0]:

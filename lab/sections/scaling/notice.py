@@ -71,8 +71,7 @@ def notice(sweep: Sweep) -> str:
         said.append(
             f"The undivided scores start {quantity(undivided[0] / divided[0], 0)} times as wide, "
             f"√1024{NBSP}={NBSP}32, and go from {first} to {last}; the divided ones from {divided_first} to "
-            f"{divided_last}. A larger gap between two scores no longer changes the loss of a "
-            "saturated head, so nothing holds the scores back."
+            f"{divided_last}. A larger gap between two scores no longer changes the loss of a saturated row."
         )
     pulls = [late(widest, name, GRADIENT.metric) for name in reversed(WIDEST.names)]
     if pulls[0] is not None and pulls[1] is not None:

@@ -183,7 +183,7 @@ def notice(rescue: Rescue, now: Sweep) -> str:
         side = "behind" if points[1] > points[2] else "ahead of"
         said[-1] += (
             f" That is {quantity(abs(points[1] - points[2]))} points {side} the head divided all along, "
-            f"which had half as many steps: the rest of the model goes on learning, whatever the head does."
+            f"which had half as many steps."
         )
     said.append("The chapter says that a collapsed head does not recover.")
     return "\n\n".join(said)

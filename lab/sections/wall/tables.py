@@ -103,7 +103,7 @@ def rows_remark(choice: LayerPlan, found: Measurement) -> str:
         said.append(f"Fused ran the kernel {plain(kernel)}.")
     if choice.plan and choice.plan.device == "cpu":
         here = plain(device.cpu_title())
-        said.append(f"Measured on {here}, where time also goes into fetching fresh memory.")
+        said.append(f"Measured on {here}.")
         if choice.plan.budget_bytes:
             said.append(f"Of the budget 8.125{NBSP}MB are set aside for cuBLAS, as on a card.")
     return " ".join(said)
