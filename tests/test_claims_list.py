@@ -42,6 +42,7 @@ def test_every_row_is_whole():
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:40])
 def test_a_sentence_that_stands_is_still_said_and_its_tests_are_there(row):
     sentence, file, _, _, tests = row
+    file = file.strip("`")
     assert any(sentence in said for said in sentences(paths.ROOT / file)), f"{file} does not say so"
     named = re.findall(r"`(\w+)::(\w+)`", tests)
     assert named, tests

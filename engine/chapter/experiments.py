@@ -140,7 +140,7 @@ LADDER = Experiment(
     beside={v.HEAD_ADDED.id: v.AVERAGE_ADDED.id, v.FOUR_HEADS.id: v.HEAD_ADDED.id},
     weights=ids(*_RUNGS),
     shows="a head that replaces the token is far behind one that is added, and a whole block ahead of both",
-    hides="that learned weights beat equal ones, that two blocks learn by heart, and what each part is worth",
+    hides="that two blocks overfit, and what each part is worth",
 )
 
 _DEEP = Budget(steps=1000, batch_size=32, learning_rate=3e-3)

@@ -238,7 +238,7 @@ def block_gradient_norms(model: Transformer) -> list[float | None]:
     """Norm of the newest gradient of each block's W_Q, W_K and W_V together, first block first.
 
     Empty where the blocks project nothing. Source: chapter, "norm placement"; which of a block's parameters
-    it means is not printed, and these come nearest to its figures.
+    it means is not printed, and these come near to its figures.
     """
     norms = []
     for block in model.blocks:

@@ -194,13 +194,13 @@ def notice(measured: RandomVectors | None) -> str:
         f"At d = {last.d:,} an undivided row attends to {figure(undivided.effective_tokens)} of 64 "
         f"tokens, and {share(undivided.frozen_share)} of the rows are frozen; divided, to "
         f"{figure(divided.effective_tokens)}.",
-        f"A frozen row cannot learn where to look: the median row lets "
-        f"{through[0]} of a gradient through, divided {through[1]}.",
+        f"A frozen row passes hardly any gradient on: the median row lets {through[0]} of one through, "
+        f"divided {through[1]}.",
     ]
     peak = max(rows, key=lambda row: row.undivided.gradient_share)
     if peak.undivided.gradient_share > 1.1 * peak.divided.gradient_share:
         said.append(
-            f"On the mean of the rows a little sharpness even helps: at d = {peak.d:,} undivided rows let "
+            f"The mean row is another matter: at d = {peak.d:,} undivided rows let "
             f"{tiny(peak.undivided.gradient_share)} through, divided ones "
             f"{tiny(peak.divided.gradient_share)}."
         )
