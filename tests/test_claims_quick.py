@@ -1,6 +1,6 @@
-"""What the quick budgets show, as pages say below their tables, is so: seed 0, ``checkpoints/reference/quick.json``.
+"""What quick budgets show, as pages say below their tables: seed 0, ``checkpoints/reference/quick.json``.
 
-Trained by this code on one thread, evaluated at the end; ``python -m engine run NAME --budget quick`` repeats it.
+Of this code on one thread, evaluated at the end; ``python -m engine run NAME --budget quick`` repeats it.
 """
 
 import json
@@ -61,6 +61,19 @@ def test_at_1024_undivided_scores_run_away_and_nearly_every_row_freezes():
     assert (frozen["undivided-1024"] > 0.95, frozen["divided-1024"] < 0.2) == (True, True)
 
 
+def test_of_all_scales_the_undivided_one_alone_lets_the_scores_run_away():
+    assert SCALES.shows == "which scales let the scores run away"
+    assert set(ends(SCALES, "score_std")) == {"by-width-1024", "learned-scale-1024", "qk-norm-1024"}
+    assert max(ends(SCALES, "score_std").values()) < ends(SCALING, "score_std")["divided-1024"] < 10
+
+
+def test_in_a_wide_model_undivided_scores_run_away_within_twenty_steps():
+    assert SCALING_WIDE.shows == "undivided, the scores run away within the first steps"
+    spread = ends(SCALING_WIDE, "score_std")
+    assert spread["undivided-1024-wide"] > 5 * 21.4, "where it begins"
+    assert spread["divided-1024-wide"] < 10
+
+
 def test_a_head_that_replaces_is_far_behind_one_that_is_added_and_a_block_ahead_of_both():
     assert "far behind one that is added, and a whole block ahead of both" in LADDER.shows
     found = ends(LADDER)
@@ -81,8 +94,8 @@ def test_post_norm_without_a_warmup_is_far_behind_the_other_three():
 def again(experiment, name):
     """Trained again as it was for the file."""
     text, budget = corpus.load(corpus.TINYSHAKESPEARE), EXPERIMENTS[experiment].budget("quick", name)
-    ids = (torch.from_numpy(part.astype("int64")) for part in (text.train_ids, text.held_out_ids))
-    task = TextTask(*ids, budget.context_length)
+    train, held_out = (torch.from_numpy(part.astype("int64")) for part in (text.train_ids, text.held_out_ids))
+    task = TextTask(train, held_out, budget.context_length)
     config = EXPERIMENTS[experiment].variant(name).config
     training = Training(config=config, budget=budget, seed=0, task=task)
     for _ in range(budget.steps):

@@ -35,6 +35,11 @@ def test_raw_scores_end_with_nine_rows_of_ten_on_one_token_and_are_worth_no_more
     assert all(abs(gap) < 0.3 for gap in gaps("query-key-value", "raw", "average-added-positions"))
 
 
+def test_one_matrix_is_better_than_equal_weights_and_queries_and_keys_are_better_than_that():
+    for better, worse in (("matrix", "average-added-positions"), ("query-key", "matrix")):
+        assert max(gaps("query-key-value", better, worse)) < -1
+
+
 def test_two_blocks_still_rise_when_training_stops_and_fit_their_own_text_better():
     rows = reference.load("ladder").rows
     ends = {"two-blocks": (0.28, 0.41), "block": (-0.1, 0.02)}
