@@ -184,7 +184,7 @@ BREAKING = Experiment(
     question="At which warmup and learning rate does post-norm break?",
     models=(v.POST_NORM,),
     budgets={"quick": replace(_DEEP_QUICK, evaluate_every=_DEEP_QUICK.steps)},
-    shows="that the rate at which post-norm breaks rises with the warmup",
+    shows="at which of these warmups and rates post-norm breaks at the quick size",
     hides="where it breaks with the chapter's batch",
 )
 
