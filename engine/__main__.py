@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     add("list", "name every experiment, its variants and budgets", _list)
 
     show = add("show", "print the chapter's figures beside the shipped reference", _show)
-    show.add_argument("id", help=ids)
+    show.add_argument("id", nargs="?", help=f"{ids}; all of them by default")
     form = show.add_mutually_exclusive_group()
     _add_json(form)
     form.add_argument("--markdown", action="store_true", help="the table that docs/measured.md prints")
@@ -161,7 +161,14 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    _print(report.show(known(options.id)), options, report.markdown if options.markdown else report.text)
+    form = report.markdown if options.markdown else report.text
+    documents = [
+        report.show(known(name)) for name in ([options.id] if options.id else [*EXPERIMENTS, *MEASUREMENTS])
+    ]
+    if options.json:
+        print(json.dumps(documents[0] if options.id else documents, allow_nan=False))
+    else:
+        print("\n\n".join(map(form, documents)))
     return 0
 
 

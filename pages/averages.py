@@ -51,7 +51,7 @@ frame.header(
     settings,
 )
 bench.train(AVERAGES, settings, questions=bench.best_and_worst(AVERAGES), notice=notice)
-frame.sources(AVERAGES.models, "The code of the four models")
+frame.sources(AVERAGES, "The code of the four models")
 probes.beside(partial(order.sentences, first, second, settings))
 probes.beside(partial(order.paragraph, settings))
 dilution.draw(position)

@@ -41,7 +41,7 @@ sweep = bench.train(
     tables=(parts.results,),
     caption=parts.caption,
 )
-frame.sources(INDUCTION.models, "The code of the two models")
+frame.sources(INDUCTION, "The code of the two models")
 subject = probe.Chosen(sweep, model, seed)
 look(
     "When does it form?",

@@ -80,7 +80,7 @@ ladder = bench.train(
     notice=notice.notice,
     below=(worth, by_heart),
 )
-frame.sources(LADDER.models, f"The code of the {count(len(LADDER.variants))} rungs")
+frame.sources(LADDER, f"The code of the {count(len(LADDER.variants))} rungs")
 frame.heading(
     "Is dropout worth it after half a pass, and after many?",
     "A block without dropout and one with, at both budgets: the quick one goes over half of Shakespeare, "

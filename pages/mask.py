@@ -103,6 +103,6 @@ bench.train(
     figure=partial(bench.perplexity, low=1.0),  # under what the chapter prints
     notice=notice,
 )
-frame.sources(MASK.models, "The code of the two models")
+frame.sources(MASK, "The code of the two models")
 probes.beside(partial(writing.draw, prompt, settings))
 frame.footer(SECTION, settings)

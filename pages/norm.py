@@ -68,7 +68,7 @@ frame.header(
 sweep = bench.train(
     NORM_PLACEMENT, settings, questions=bench.best_and_worst(NORM_PLACEMENT), under=budget_line, notice=notice
 )
-frame.sources((PRE_NORM, POST_NORM), "The code of the two, and what differs")
+frame.sources(NORM_PLACEMENT, "The code of the two, and what differs", (PRE_NORM, POST_NORM))
 probes.beside(partial(start.draw, sweep.request, gradient_of, settings))
 blocks.draw(sweep, step)
 edge.draw(sweep.request, over, warmup, rate, settings)

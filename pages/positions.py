@@ -81,7 +81,7 @@ bench.train(
     notice=parts.notice,
     waits=False,
 )
-frame.sources(POSITIONS.models, "The code of the five schemes, and what each changes")
+frame.sources(POSITIONS, "The code of the five schemes, and what each changes")
 look(
     "Where in a long window does it go wrong?",
     "A window of 512 mixes easy positions with hard ones. Take it apart: how perplexed is each scheme at "

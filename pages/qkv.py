@@ -63,7 +63,7 @@ st.markdown(  # what makes the ladder a control: nothing else differs
     "W_Q, W_K change the `mixer` of the raw scores. The head adds W_V to that, again by this one field.",
     width=frame.MEASURE,
 )
-frame.sources(QKV.models, "The code of the five models")
+frame.sources(QKV, "The code of the five models")
 probes.part(
     "Inside one head",
     "Type a sentence and follow it through a trained head and, beside it, the same head before its first "

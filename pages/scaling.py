@@ -38,7 +38,7 @@ sweep = bench.train(
     notice=notice.notice,
     waits=False,
 )
-frame.sources(SCALES.models, "The code of the head, and what each variant changes")
+frame.sources(SCALES, "The code of the head, and what each variant changes")
 rescue.draw(sweep, collapsed, settings)
 others.as_wide(sweep.request, settings)
 probes.beside(partial(probe.draw, pairs, widest, settings))

@@ -62,7 +62,7 @@ sweep = bench.train(
 )
 palette.follow()
 inside = Inside(settings, sweep)
-frame.sources(WINOGRAD_CLOSED.models, "The code of the four models")
+frame.sources(WINOGRAD_CLOSED, "The code of the four models")
 part(
     "Two sentences, one word",
     "Choose who crosses what, and two adjectives. Both sentences go through the model; what differs between "

@@ -90,7 +90,7 @@ def test_a_variant_is_one_entry_and_its_colour(copy, tiny_corpus):
     for known in tables:
         insert(
             copy / "engine" / "chapter" / "experiments.py", f'id="{known}"', "models=(",
-            text='v.BLOCK.then("eight-heads", {"n_head": 8}, title="eight heads", claim="More answers."), ',
+            text='v.BLOCK.then("eight-heads", {"n_head": 8}, title="eight heads", about="More answers."), ',
         )  # fmt: skip
     insert(copy / "lab" / "shell" / "styles.py", "_STYLES = {", text='"eight-heads": Style("violet"),')
     program = f"""

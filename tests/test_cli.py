@@ -136,8 +136,8 @@ def printed(*arguments):
 def test_show_gives_the_chapters_figures_before_any_reference_is_shipped(no_reference):
     shown = strict(printed("show", "averages", "--json"))
     assert list(shown) == ["id", "rows"]
-    assert [row["chapter"] for row in shown["rows"]] == [59.71, [247.9, 248.2], [245.76, 246.06], 60.45]
-    assert [row["reference"] for row in shown["rows"]] == [None] * 4
+    assert [row["chapter"] for row in shown["rows"]] == [59.71, [247.9, 248.2], None, 60.45, -2.14, 0.74]
+    assert [row["reference"] for row in shown["rows"]] == [None] * 6
     for form in ([], ["--markdown"]):
         out = printed("show", "averages", *form)
         assert "59.71" in out
@@ -185,7 +185,8 @@ def test_show_gives_every_figure_of_the_chapter_and_gaps_paired_by_seed(no_refer
     assert gap["chapter"] == 17
     assert (gap["reference"]["mean"], gap["reference"]["sd"]) == (17.0, pytest.approx(2.8284, abs=1e-4))
     assert of["undivided-256", "perplexity_gap"]["reference"]["mean"] is None, "its parent was not measured"
-    line = "| undivided, d_k 1024: points of perplexity above its counterpart | 17.00 | 17.00 ± 2.83 | +0.0 |"
+    figure = "undivided, d_k 1024: points of perplexity above *divided, d_k 1024*"
+    line = f"| {figure} | 17.00 | 8.5 | 17.00 ± 2.83 | +0.00 | reproduced |"
     assert line in printed("show", "scaling-training", "--markdown")
 
 
@@ -197,7 +198,6 @@ def test_show_gives_every_figure_of_the_chapter_and_gaps_paired_by_seed(no_refer
     [
         ((), ["COMMAND"]),
         (("rnu",), ["rnu", "list", "show", "run", "reproduce"]),
-        (("show",), ["id"]),
         (("show", "avrages"), ["no experiment 'avrages'", "averages", "parity", "scaling-variance"]),
         (("run", "avrages"), ["no experiment 'avrages'", "averages", "parity", "scaling-variance"]),
         ((*RUN, "--budget", "long"), ["no budget 'long'", "quick, chapter"]),
@@ -342,8 +342,8 @@ def test_an_edited_language_is_run_by_its_id(instant):
 
 def test_show_gives_the_shares_that_the_chapter_prints(no_reference):
     shares = printed("show", "winograd-closed", "--markdown")
-    assert "| uniform average | 0.279 | – | – |" in shares
-    assert "| uniform average: share that names the wrong noun of the pair | 0.500 |" in shares
+    assert "| uniform average | 0.279 | 6 points | – | – | – |" in shares
+    assert "| uniform average: share that names the wrong noun of the pair | 0.500 | 6 points |" in shares
 
 
 def test_without_the_chapters_text_run_says_so_and_goes_on(instant, monkeypatch):
@@ -445,7 +445,7 @@ def test_reproduce_measures_what_needs_no_training_for_the_reference(no_referenc
         assert (row["reference"]["sd"], row["reference"]["seeds"]) == (None, [0])
         assert row["reference"]["device"].startswith("CPU, ")
     table = printed("show", "scaling-variance", "--markdown")
-    assert "| d-4: variance of q·k | 3.975 | 3.975 | +0.0 % |" in table
+    assert "| d-4: variance of q·k | 3.975 | 0.0005 | 3.975 | +0.0 % | reproduced in one seed |" in table
     assert "Seed 0; CPU, " in table
 
 
@@ -453,7 +453,16 @@ def test_show_writes_what_is_tiny_as_a_power_of_ten():
     lines = [line.split() for line in printed("show", "parity").splitlines()]
     (line,) = (line for line in lines if line[:2] == ["module-float32", "difference"])
     assert line[2] == "1.79e-07"
-    assert line[3].endswith("e-07")
+    assert line[3:5] == ["100", "%"]
+    assert line[5].endswith("e-07")
+
+
+def test_show_without_a_name_prints_everything_with_its_verdict():
+    out = printed("show")
+    for name in (*EXPERIMENTS, *MEASUREMENTS):
+        assert f"{name}: " in out
+    assert "not reproduced: ALiBi gains 0.86 and 0.85 points" in out
+    assert [one["id"] for one in strict(printed("show", "--json"))] == [*EXPERIMENTS, *MEASUREMENTS]
 
 
 # A run, in earnest

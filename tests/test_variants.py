@@ -64,8 +64,11 @@ def test_a_variant_says_what_it_is_in_one_line(made):
     assert any(rows.get(made.id) is made for rows in TABLES.values())
     assert made.title
     assert 0 < len(made.short) <= 20
-    assert made.claim.endswith(".")
-    assert "\n" not in made.claim
+    said = [line for line in (made.about, made.claim) if line]
+    assert said
+    for line in said:
+        assert line.endswith(".")
+        assert "\n" not in line
 
 
 @pytest.mark.parametrize("made", ALL)
@@ -115,7 +118,7 @@ def test_every_part_of_a_model_is_short_enough_to_print(kind):
 
 
 def test_what_a_variant_is_called_is_derived_where_nothing_is_said():
-    made = variants.BLOCK.then("eight-heads", {"n_head": 8}, title="eight heads", claim="More answers.")
+    made = variants.BLOCK.then("eight-heads", {"n_head": 8}, title="eight heads", about="More answers.")
     assert (made.short, made.part, made.spoken) == ("eight heads",) * 3
     assert (made.parent, made.source) == ("block", "mixers.CausalSelfAttention")
     assert made.config == replace(variants.BLOCK.config, n_head=8)

@@ -1,17 +1,21 @@
 """What a table of the chapter is: its figures, and the experiment that measures them. Imports no torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeVar
 
 from engine.chapter.budget import Budget, BudgetName
 from engine.chapter.variant import Variant
 from engine.system.errors import InvalidInput
 
 PERPLEXITY, GAP, TRAIN = "validation_perplexity", "perplexity_gap", "train_perplexity"
+GAIN = "gain_256"
 ACCURACY, WRONG_NOUN = "accuracy", "wrong_noun"
 # What each figure is called where it stands beside others of another kind.
 METRICS = {
     PERPLEXITY: "held-out perplexity",
     GAP: "points of perplexity above its counterpart",
+    GAIN: "points of perplexity saved by 256 tokens in place of 64",
     TRAIN: "perplexity on the text it was trained on",
     **{f"perplexity_{length}": f"perplexity at {length} tokens" for length in (64, 128, 256, 512)},
     "score_std": "standard deviation of the scores",
@@ -25,16 +29,28 @@ METRICS = {
     "early_loss_nats": "loss in nats where nothing can be known",
     "in_context_nats": "in-context score, loss late minus loss early",
 }
-IN_POINTS = (ACCURACY, WRONG_NOUN)  # shares whose differences are told in points of a hundred
+DIFFERENCES = (GAP, GAIN)  # derived from two figures, seed by seed; see ``Experiment.terms``
+IN_POINTS = (ACCURACY, WRONG_NOUN, "frozen_share")  # shares whose differences are told in points of a hundred
+# Tolerance of differences under a point, which seeds move by tenths: the sign, and at most twice the size.
+SMALL = 1.0
+CHANCE = 0.5  # of a right answer between two nouns
+
+
+Verdict = Literal["reproduced", "in the mean", "in one seed", "outside"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChapterValue:
-    """What the chapter says of one figure.
+    """What the chapter says of one figure, and what counts as the same.
+
+    No tolerance is wider than the effect that it judges: the range that counts as reproduced never reaches
+    beyond ``null``, and where the ranges of two levels that the chapter tells apart overlap, the difference
+    between them is a figure of its own.
 
     low, high: the value, twice, when the chapter prints it; the range that its prose allows when not.
     tolerance: the relative difference that still counts as reproduced.
-    printed: whether the digits stand in the chapter, or were inferred from its prose.
+    null: what the figure is where there is no effect: 0, but chance of right answers and 1 of a ratio.
+    printed: whether the digits stand in the chapter, or are of two that do; inferred from its prose if not.
     where: the section; conditions: what was not printed and had to be settled.
     gap: why what is shipped lies outside, where it does.
     label: what it is called among other figures of the chapter, where its variant alone does not tell.
@@ -45,14 +61,38 @@ class ChapterValue:
     printed: bool
     where: str
     tolerance: float = 0.03
+    null: float = 0.0
     conditions: str = ""
     gap: str = ""
     label: str = ""
 
+    @property
+    def allowed(self) -> tuple[float, float]:
+        """The lowest and the highest figure that count as reproduced."""
+        return self.low - abs(self.low) * self.tolerance, self.high + abs(self.high) * self.tolerance
+
+    @property
+    def margin(self) -> float:
+        """How far from its middle a figure still counts as reproduced."""
+        low, high = self.allowed
+        return (high - low) / 2
+
     def allows(self, figure: float) -> bool:
         """Whether that counts as reproduced."""
-        low, high = self.low - abs(self.low) * self.tolerance, self.high + abs(self.high) * self.tolerance
+        low, high = self.allowed
         return low <= figure <= high
+
+    def verdict(self, mean: float, sd: float | None) -> Verdict:
+        """What is said of a mean over seeds and their standard deviation, None of one seed.
+
+        A mean that is not allowed is *outside*. One that is, is *reproduced* if the deviation is within the
+        margin as well. If it is larger, a single seed says nothing: the figure is reproduced *in the mean*.
+        """
+        if not self.allows(mean):
+            return "outside"
+        if sd is None:
+            return "in one seed"
+        return "reproduced" if sd <= self.margin else "in the mean"
 
     @property
     def middle(self) -> float:
@@ -60,9 +100,13 @@ class ChapterValue:
         return (self.low + self.high) / 2
 
 
-def printed(value: float, *, where: str, tolerance: float = 0.03, **words: str) -> ChapterValue:
+def printed(
+    value: float, *, where: str, tolerance: float = 0.03, null: float = 0.0, **words: str
+) -> ChapterValue:
     """A figure whose digits stand in the chapter. words: what else there is to say of it."""
-    return ChapterValue(low=value, high=value, tolerance=tolerance, printed=True, where=where, **words)
+    return ChapterValue(
+        low=value, high=value, tolerance=tolerance, null=null, printed=True, where=where, **words
+    )
 
 
 def inferred(
@@ -72,6 +116,7 @@ def inferred(
     where: str,
     conditions: str,
     tolerance: float = 0.03,
+    null: float = 0.0,
     **words: str,
 ) -> ChapterValue:
     """A figure that follows from the chapter's prose, and how; a range where its words leave one."""
@@ -80,6 +125,7 @@ def inferred(
         low=low,
         high=high,
         tolerance=tolerance,
+        null=null,
         printed=False,
         where=where,
         conditions=conditions,
@@ -147,6 +193,23 @@ class Experiment:
         """The id of the row that a variant's gap is taken from; None of a root."""
         return self.beside.get(variant_id) or self.variant(variant_id).parent
 
+    def terms(self, variant_id: str, metric: str) -> tuple[tuple[str, str], tuple[str, str]] | None:
+        """The two figures, as (variant, metric), that one of ``DIFFERENCES`` is the difference of.
+
+        None of any other metric, and of the gap of a root.
+        """
+        if metric == GAIN:
+            return (variant_id, "perplexity_64"), (variant_id, "perplexity_256")
+        if metric == GAP and (other := self.counterpart(variant_id)):
+            return (variant_id, PERPLEXITY), (other, PERPLEXITY)
+        return None
+
+    def called(self, variant_id: str, metric: str) -> str:
+        """What a figure of a variant is called; a gap by what it is from."""
+        if metric == GAP:
+            return f"points of perplexity above *{self.variant(self.counterpart(variant_id) or '').title}*"
+        return METRICS[metric]
+
     def seeds_of(self, variant_id: str) -> tuple[int, ...]:
         """The seeds that the reference of a variant is of."""
         return self.own_seeds.get(variant_id, self.seeds)
@@ -166,6 +229,15 @@ class Experiment:
             if known == name:
                 return self.own_budgets.get((known, variant_id or ""), budget)
         raise InvalidInput(f"no budget {name!r}; there are: {', '.join(self.budgets)}.")
+
+
+Seed = TypeVar("Seed")
+
+
+def paired(first: Mapping[Seed, float | None], second: Mapping[Seed, float | None]) -> dict[Seed, float]:
+    """The difference of two figures in every seed that has both, so that what seeds share falls out."""
+    both = {seed: (one, second.get(seed)) for seed, one in first.items()}
+    return {seed: one - two for seed, (one, two) in both.items() if one is not None and two is not None}
 
 
 def ids(*models: Variant) -> tuple[str, ...]:

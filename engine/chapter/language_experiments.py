@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from engine.chapter.budget import Budget, BudgetName
-from engine.chapter.definitions import ACCURACY, WRONG_NOUN, ChapterValue, Experiment, ids, printed
+from engine.chapter.definitions import ACCURACY, CHANCE, WRONG_NOUN, ChapterValue, Experiment, ids, printed
 from engine.chapter.language_variants import (
     AVERAGE,
     AVERAGE_ADDED,
@@ -17,11 +17,12 @@ from engine.data.languages.induction import INDUCTION as REPEATS
 from engine.data.languages.winograd import CLOSED
 
 
-def _within(share: float, points: float) -> ChapterValue:
+def _within(share: float, points: float, null: float = CHANCE) -> ChapterValue:
     """A printed share from 0 to 1. points: how far of it, of a hundred, still counts as reproduced."""
     return printed(
         share,
         tolerance=points / 100 / share,
+        null=null,
         where="Circuits",
         conditions="width, steps, learning rate, nouns and the share held out are not printed",
     )
@@ -54,7 +55,7 @@ WINOGRAD_CLOSED = _winograd(
     budgets={"quick": _QUICK, "chapter": _SENTENCES},
     chapter={
         (AVERAGE.id, ACCURACY): _within(0.279, 6),
-        (AVERAGE.id, WRONG_NOUN): _within(0.5, 6),
+        (AVERAGE.id, WRONG_NOUN): _within(0.5, 6, null=0),
         (ONE_BLOCK.id, ACCURACY): _within(0.927, 5),
         (TWO_BLOCKS.id, ACCURACY): _within(1.0, 0.5),
     },

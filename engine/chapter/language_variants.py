@@ -21,21 +21,21 @@ AVERAGE = Variant(
     title="uniform average",
     short="average",
     change={"mixer": "average", "d_model": 64, **_WINOGRAD},
-    claim="It knows which words are there, and nothing of their order.",
+    about="It knows which words are there, and nothing of their order.",
 )
 AVERAGE_ADDED = AVERAGE.then(
     "average-added",
     {"connection": "add"},
     title="uniform average added to the token",
     short="average added",
-    claim="The token where the answer is due is the same in every sentence: keeping it adds nothing.",
+    about="The token where the answer is due is the same in every sentence: keeping it adds nothing.",
 )
 ONE_BLOCK = Variant(
     id="one-block",
     title="one block, four heads",
     short="one block",
     change={**_ATTENTION, "d_ff": 256, **_WINOGRAD},
-    claim="Its query is the same whatever the adjective was; an adjective takes weight from other words.",
+    about="Its query is the same whatever the adjective was; an adjective takes weight from other words.",
     shown_by="block.PreNorm",
 )
 TWO_BLOCKS = ONE_BLOCK.then(
@@ -52,7 +52,7 @@ ONE_LAYER = Variant(
     title="one layer of attention",
     short="one layer",
     change={**_ATTENTION, **_INDUCTION},
-    claim="It names earlier tokens, but attends to what followed a token hardly more than to what preceded.",
+    about="It names earlier tokens, but attends to what followed a token hardly more than to what preceded.",
 )
 TWO_LAYERS = ONE_LAYER.then(
     "two-layers",

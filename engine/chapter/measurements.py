@@ -205,7 +205,8 @@ NORM_GRADIENTS = Measurement(
     chapter={
         (placement, metric): printed(
             value,
-            tolerance=0.2 if metric == "ratio" else 0.15,  # as far as seeds differ: these are of one
+            tolerance=0.1,  # as far as seeds differ: these are of one
+            null=1.0 if metric == "ratio" else 0.0,
             where="Norm placement",
             conditions="over W_Q, W_K and W_V; parameters, batch and seed are not printed",
         )

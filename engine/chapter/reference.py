@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from engine.chapter.experiments import EXPERIMENTS, GAP, PERPLEXITY, Experiment
+from engine.chapter.definitions import DIFFERENCES, paired
+from engine.chapter.experiments import EXPERIMENTS, Experiment
 from engine.system import files, paths
 
 
@@ -18,7 +19,7 @@ from engine.system import files, paths
 class ReferenceRow:
     """One variant: figures by seed, curves by seed as pairs of [step, the figure its table is about].
 
-    measured: with the gap to the variant's parent, seed by seed, where that was measured beside it.
+    measured: with the differences that its table is about, in the seeds that have both of their figures.
     losses: nats of the first 20 steps, see ``first_losses``; whoever gets the same has the same code.
     """
 
@@ -30,6 +31,10 @@ class ReferenceRow:
     def seeds(self) -> tuple[int, ...]:
         """The seeds measured, ascending."""
         return tuple(sorted(int(seed) for seed in self.measured))
+
+    def by_seed(self, metric: str) -> dict[str, float | None]:
+        """The figure of every seed, None where it diverged or was not measured."""
+        return {seed: figures.get(metric) for seed, figures in self.measured.items()}
 
     def values(self, metric: str) -> list[float]:
         """The figure of every seed that has one, by ascending seed."""
@@ -75,20 +80,18 @@ def load(experiment_id: str) -> Reference | None:
         return None
     rows = {name: ReferenceRow(**row) for name, row in data.pop("rows").items()}
     if experiment_id in EXPERIMENTS:
-        _add_gaps(rows, EXPERIMENTS[experiment_id])
+        _add_differences(rows, EXPERIMENTS[experiment_id])
     return Reference(rows=rows, **data)
 
 
-def _add_gaps(rows: dict[str, ReferenceRow], shown: Experiment) -> None:
-    """Paired by seed, so that what seeds share falls out."""
+def _add_differences(rows: dict[str, ReferenceRow], shown: Experiment) -> None:
     for name, row in rows.items():
-        other = rows.get(shown.counterpart(name) or "")
-        if other is None:
-            continue
-        for seed, figures in row.measured.items():
-            mine, theirs = figures.get(PERPLEXITY), other.measured.get(seed, {}).get(PERPLEXITY)
-            if mine is not None and theirs is not None:
-                figures[GAP] = mine - theirs
+        for metric in DIFFERENCES:
+            terms = shown.terms(name, metric)
+            if terms and all(variant in rows for variant, _ in terms):
+                first, second = (rows[variant].by_seed(of) for variant, of in terms)
+                for seed, difference in paired(first, second).items():
+                    row.measured[seed][metric] = difference
 
 
 def weights_path(experiment: Experiment, variant_id: str, seed: int) -> Path:

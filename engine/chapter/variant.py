@@ -44,7 +44,9 @@ class Variant:
     title, short: its name in a table, and in the gutter of a chart.
     change: the one field of ``ModelConfig`` that differs from the base, and its value; empty where another
         table gives the base another name; of a root, all fields that differ from the default.
-    claim: what the chapter says this change does, in one line.
+    about: what it is, in one line: true by its definition, or by a test.
+    claim: what the chapter says that this change does, in our words; never said but as the chapter's.
+    judged_by: the figure that decides the claim, where that is not what its table measures.
     base: the variant that it changes; None for a root.
     part: what the change brings, as a row among others: "W_O". Its short name by default.
     spoken: its name in a sentence. Its title by default.
@@ -58,7 +60,9 @@ class Variant:
     title: str
     short: str = ""
     change: dict[str, Any]
-    claim: str
+    about: str = ""
+    claim: str = ""
+    judged_by: str = ""
     base: "Variant | None" = None
     part: str = ""
     spoken: str = ""

@@ -8,27 +8,29 @@ languages are in ``language_variants.py``.
 from dataclasses import replace
 from typing import Any
 
+from engine.chapter.definitions import GAIN
 from engine.chapter.variant import Variant
 
 NO_CONTEXT = Variant(
     id="no-context",
     change={},
     title="no context",
-    claim="Each token predicts the next one alone: the baseline.",
+    about="Each token predicts the next one alone: the baseline.",
 )
 AVERAGE = NO_CONTEXT.then(
     "average",
     {"mixer": "average"},
     title="average replaces the token",
     short="average replaces",
-    claim="The mean of the past in place of the token is far worse than no past at all.",
+    claim="It is far worse than no past at all.",
 )
 AVERAGE_POSITIONS = AVERAGE.then(
     "average-positions",
     {"positions": "learned"},
     title="average replaces, with positions",
     short="+ positions",
-    claim="The mean keeps how many positions there were; in which order is averaged away.",
+    about="The mean keeps how many positions there were; in which order is averaged away.",
+    claim="They are averaged away with everything else.",
 )
 AVERAGE_ADDED = AVERAGE.then(
     "average-added",
@@ -43,7 +45,7 @@ AVERAGE_ADDED_POSITIONS = AVERAGE_ADDED.then(
     title="average added, with positions",
     short="equal weights",
     part="positions",
-    claim="The control for what attention gets to see: positions, but equal weights.",
+    about="The control for what attention gets to see: positions, but equal weights.",
 )
 HEAD_ADDED = AVERAGE_ADDED_POSITIONS.then(
     "head-added",
@@ -51,7 +53,7 @@ HEAD_ADDED = AVERAGE_ADDED_POSITIONS.then(
     title="one head added, with positions",
     short="one head",
     part="learned weights",
-    claim="Weights that depend on both tokens, in place of equal ones.",
+    about="Weights that depend on both tokens, in place of equal ones.",
 )
 HEAD_REPLACES = HEAD_ADDED.then(
     "head-replaces",
@@ -59,34 +61,36 @@ HEAD_REPLACES = HEAD_ADDED.then(
     title="one head replaces the token",
     short="head replaces",
     part="the token replaced, not added to",
-    claim="In place of the token, a head spends most of its weight on the token itself.",
+    about="In place of the token, a head spends most of its weight on the token itself.",
+    claim="It loses much: attention brings information in, and does not say what a position holds.",
 )
 MATRIX = AVERAGE_ADDED_POSITIONS.then(
     "matrix",
     {"mixer": "matrix"},
     title="one learned matrix added",
     short="learned matrix",
-    claim="Learned weights, the same for every sentence: “four tokens back”, never “the noun”.",
+    about="Learned weights, the same for every sentence: “four tokens back”, never “the noun”.",
 )
 RAW = AVERAGE_ADDED_POSITIONS.then(
     "raw",
     {"mixer": "raw"},
     title="raw x·x scores added",
     short="raw x·x",
-    claim="Scores from the tokens themselves: every token looks at itself, and looks are mutual.",
+    about="Scores from the tokens themselves, the same from one to the other as back.",
+    claim="They work badly: every token attends to itself first.",
 )
 QUERY_KEY = RAW.then(
     "query-key",
     {"mixer": "query-key"},
     title="+ W_Q, W_K",
-    claim="Two roles for each token: what it looks for is not what it offers.",
+    about="Two roles for each token: what it looks for is not what it offers.",
 )
 UNMASKED = HEAD_ADDED.then(
     "unmasked",
     {"mixer": "unmasked"},
     title="one head without its mask",
     short="unmasked",
-    claim="Every position sees the token that it should predict: a perplexity that means nothing.",
+    about="Every position sees the token that it should predict: a perplexity that means nothing.",
 )
 HEAD_PROJECTED = HEAD_ADDED.then(
     "head-projected",
@@ -94,14 +98,14 @@ HEAD_PROJECTED = HEAD_ADDED.then(
     title="one head and W_O",
     short="one head, W_O",
     part="W_O",
-    claim="The head joins through W_O, so that its width is free to choose.",
+    about="The head joins through W_O, so that its width is free to choose.",
 )
 FOUR_HEADS = HEAD_PROJECTED.then(
     "four-heads",
     {"n_head": 4},
     title="four heads of 32, W_O",
     short="four heads",
-    claim="Four answers to “what matters here” instead of one, for the same width in all.",
+    about="Four answers to “what matters here” instead of one, for the same width in all.",
 )
 FEED_FORWARD = FOUR_HEADS.then(
     "feed-forward",
@@ -109,7 +113,7 @@ FEED_FORWARD = FOUR_HEADS.then(
     title="+ feed-forward",
     part="the feed-forward",
     spoken="a block without LayerNorm",
-    claim="Attention moves information between positions; this computes within one.",
+    about="Attention moves information between positions; this computes within one.",
 )
 BLOCK = FEED_FORWARD.then(
     "block",
@@ -118,83 +122,92 @@ BLOCK = FEED_FORWARD.then(
     short="+ LayerNorm",
     part="LayerNorm",
     spoken="the chapter’s block",
-    claim="Each sublayer reads a normalised stream and adds to the one that never is.",
+    about="Each sublayer reads a normalised stream and adds to the one that never is.",
 )
 TWO_BLOCKS = BLOCK.then(
     "two-blocks",
     {"n_layer": 2},
     title="two blocks",
     part="a second block",
-    claim="Twice the block: ahead when it is stopped in time, behind when it trains on.",
+    about="Twice the block: ahead when it is stopped in time, behind when it trains on.",
+    claim="It overfits: better than one block on the text that it is trained on, worse on any other.",
 )
 BLOCK_DROPOUT = BLOCK.then(
     "block-dropout",
     {"dropout": 0.1},
     title="a block with dropout 0.1",
     short="dropout 0.1",
-    claim="Numbers put to zero at random, in three places.",
+    about="Numbers put to zero at random, in three places.",
 )
 PRE_NORM = BLOCK.then(
     "pre-norm",
     {"n_layer": 12},
     title="pre-norm, no warmup",
     short="pre-norm",
-    claim="Twelve blocks, each reading through a norm: the stream itself is never normalised.",
+    about="Twelve blocks, each reading through a norm: the stream itself is never normalised.",
     shown_by="block.PreNorm",
 )
 PRE_NORM_WARMUP = PRE_NORM.then(
     "pre-norm-warmup",
     {},
     title="pre-norm, warmup",
-    claim="With the norm before each sublayer, a warmup is worth less than a point.",
+    about="With the norm before each sublayer, a warmup is worth less than a point.",
+    claim="A learning rate that rises slowly changes nothing here.",
 )
 POST_NORM = PRE_NORM.then(
     "post-norm",
     {"connection": "post-norm"},
     title="post-norm, no warmup",
     short="post-norm",
-    claim="The norm on the stream itself, as in 2017: it never leaves the unigram level.",
+    about="The norm on the stream itself, as in 2017.",
+    claim="Without a warmup it never leaves the unigram level.",
 )
 POST_NORM_WARMUP = POST_NORM.then(
     "post-norm-warmup",
     {},
     title="post-norm, warmup",
-    claim="The same with a learning rate that rises slowly is as good as pre-norm.",
+    claim="With a learning rate that rises slowly it is as good as pre-norm.",
 )
 LEARNED = BLOCK.then(
     "learned",
     {"max_positions": 512},
     title="learned positions",
     short="learned",
-    claim="A table of positions: rows beyond the training length stay the random numbers they began as.",
+    about="A table of positions: rows beyond the training length stay the random numbers they began as.",
 )
 NO_POSITIONS = LEARNED.then(
     "none",
     {"positions": "none"},
     title="no positions",
-    claim="The mask alone lets a model tell how much lies behind it.",
+    about="The mask alone lets a model tell how much lies behind it.",
 )
 SINUSOIDAL = LEARNED.then(
     "sinusoidal",
     {"positions": "sinusoidal"},
     title="sinusoids",
-    claim="Defined at any length, but never trained beyond the window.",
+    about="Defined at any length, but never trained beyond the window.",
+    claim="Not understood beyond the training length.",
+    judged_by=GAIN,
 )
 ROPE = LEARNED.then(
     "rope",
     {"positions": "rope"},
     title="RoPE",
-    claim="Of place, a score depends on the distance only; beyond the window perplexity rises.",
+    about="Of place, a score depends on the distance only.",
+    claim="Beyond the window they degrade.",
+    judged_by=GAIN,
 )
 ALIBI = LEARNED.then(
     "alibi",
     {"positions": "alibi"},
     title="ALiBi",
-    claim="A penalty on distance: perplexity does not rise on longer windows.",
+    about="A penalty on distance.",
+    claim="A longer window makes it better.",
+    judged_by=GAIN,
 )
 
 
-def _divided(variant_id: str, base: Variant, change: dict[str, Any], claim: str, told: str = "") -> Variant:
+def _divided(variant_id: str, base: Variant, change: dict[str, Any], about: str, told: str = "") -> Variant:
     d_head = replace(base.config, **change).effective_d_head
     return base.then(
         variant_id,
@@ -202,12 +215,12 @@ def _divided(variant_id: str, base: Variant, change: dict[str, Any], claim: str,
         title=f"divided, d_k {d_head}{told}",
         short=f"divided, {d_head}",
         part="divided",
-        claim=claim,
+        about=about,
     )
 
 
 _KEPT = "Divided by the square root of its width, a head keeps the spread of its scores to a few units."
-_WIDER = "The ladder's one head, wider with its model: a step of the same rate moves a score further."
+_WIDER = "The ladder's one head, and its model as wide."
 DIVIDED_128 = _divided(
     "divided-128",
     HEAD_PROJECTED,
@@ -244,7 +257,8 @@ UNDIVIDED = {
         title=f"undivided, d_k {divided.config.effective_d_head}{told}",
         short=f"undivided, {divided.config.effective_d_head}",
         part="undivided",
-        claim="Without the division the scores of a wide head are large from the start, and grow.",
+        claim="Its scores are large from the start where the head is wide, and grow.",
+        judged_by="score_std",
     )
     for divided, told in (
         (DIVIDED_32, ""),
@@ -269,19 +283,19 @@ BY_WIDTH = DIVIDED_1024.then(
     {"score_scale": "width"},
     title="divided by d, d_k 1024",
     short="divided by d",
-    claim="Dividing by the width itself begins nearly uniform.",
+    about="Dividing by the width itself begins nearly uniform.",
 )
 LEARNED_SCALE = DIVIDED_1024.then(
     "learned-scale-1024",
     {"score_scale": "learned"},
     title="learned scale, d_k 1024",
     short="learned scale",
-    claim="One learned number a head, begun at the usual one.",
+    about="One learned number a head, begun at the usual one.",
 )
 QK_NORM = DIVIDED_1024.then(
     "qk-norm-1024",
     {"score_scale": "qk-norm"},
     title="QK-norm, d_k 1024",
     short="QK-norm",
-    claim="Queries and keys behind an RMSNorm each, whose learned gains bound every score.",
+    about="Queries and keys behind an RMSNorm each, whose learned gains bound every score.",
 )

@@ -8,15 +8,13 @@ from lab.bench.sweep import Row, Sweep
 from lab.words import plain
 
 
-def remarks(now: Sweep, rows: Sequence[Row] | None = None, *more: str, green: str = "") -> str:
-    """All that is to be said below the four columns.
+def remarks(now: Sweep, rows: Sequence[Row] | None = None, *more: str) -> str:
+    """All that is to be said below the four columns, beside what counts as reproduced (``tables.compared``).
 
-    rows: those of the table; by default one a variant. more: said between. green: what counts as the
-    chapter's figure, where that is not one tolerance for all.
+    rows: those of the table; by default one a variant. more: said between.
     """
     experiment, rows = now.experiment, now.rows() if rows is None else rows
     said = [*general(now, rows), *more]
-    values = [row.chapter for row in rows if row.chapter]
     if not now.of_the_chapters_text:
         said.append("Yours are of another text, so nothing is compared.")
     elif not now.request.as_the_chapter:
@@ -26,11 +24,8 @@ def remarks(now: Sweep, rows: Sequence[Row] | None = None, *more: str, green: st
             f"comparable. The quick budget already shows that {experiment.shows}; it cannot show "
             f"{experiment.hides}."
         )
-    elif values:
-        most = max(value.tolerance for value in values)
-        said.append(green or f"Green: within {100 * most:.0f} % of the chapter.")
-        if noise := [experiment.variant(row.variant).short for row in rows if tables.is_noise(row)]:
-            said.append(f"Within seed noise (under two standard deviations): {plain(', '.join(noise))}.")
+    elif noise := [experiment.variant(row.variant).short for row in rows if tables.is_noise(row)]:
+        said.append(f"Within seed noise (under two standard deviations): {plain(', '.join(noise))}.")
     return " ".join(said)
 
 
@@ -48,4 +43,4 @@ def general(now: Sweep, rows: Sequence[Row]) -> list[str]:
     ]
     if any(row.chapter and not row.chapter.printed for row in rows):
         said.append("*Italic*: inferred from the chapter’s prose, not printed there.")
-    return said + list(dict.fromkeys(row.chapter.gap for row in rows if row.chapter and row.chapter.gap))
+    return said

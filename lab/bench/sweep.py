@@ -6,12 +6,13 @@ by this session, another one, or the command line, and needs to remember nothing
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from engine.chapter import reference
+from engine.chapter.definitions import DIFFERENCES, paired
 from engine.chapter.experiments import PERPLEXITY, ChapterValue, Experiment
 from engine.chapter.reference import ReferenceRow
 from engine.data import corpus
@@ -172,8 +173,21 @@ class Sweep:
         """The table, one row a variant."""
         return [self.row(variant, self.experiment.metric) for variant in self.experiment.variants]
 
+    def differences(self) -> list[tuple[Row, str]]:
+        """What the chapter prints of differences between two rows, each with its metric."""
+        chapter = self.experiment.chapter
+        return [(self.row(*figure), figure[1]) for figure in chapter if figure[1] in DIFFERENCES]
+
     def row(self, variant: str, metric: str) -> Row:
-        """One variant's figure of that name, as its runs ended with it."""
+        """One variant's figure of that name, as its runs ended with it; a difference is paired by seed."""
+        if terms := self.experiment.terms(variant, metric):
+            first, second = (self.row(*term) for term in terms)
+            return replace(
+                first,
+                chapter=self.experiment.chapter.get((variant, metric)),
+                yours=paired(first.yours, second.yours),
+                diverged=max(first.diverged, second.diverged),
+            )
         shipped = reference.load(self.experiment.id)
         runs = [run for digest, run in self.measured.items() if self.wanted[digest].variant == variant]
         values = {run.spec.seed: run.measured.get(metric) for run in runs if run.state == "done"}
@@ -232,11 +246,11 @@ def difference(row: Row, other: Row) -> Gap | None:
     """
     if row.mean is None or other.mean is None:
         return None
-    paired = [row.yours[seed] - other.yours[seed] for seed in row.yours if seed in other.yours]
-    if len(paired) < 2:
+    gaps = paired(row.yours, other.yours).values()
+    if len(gaps) < 2:
         return Gap(row.mean - other.mean, None)
-    gap = statistics.fmean(paired)
-    return Gap(gap, abs(gap) < 2 * statistics.stdev(paired))
+    gap = statistics.fmean(gaps)
+    return Gap(gap, abs(gap) < 2 * statistics.stdev(gaps))
 
 
 def recorded(directory: Path, metric: str) -> Recorded:

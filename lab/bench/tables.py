@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import streamlit as st
 
-from engine.chapter.experiments import ChapterValue
+from engine.chapter import report
+from engine.chapter.definitions import ChapterValue, Verdict
 from lab.bench.sweep import Gap, Row, Sweep
 from lab.shell.frame import dot
-from lab.words import NBSP, plain, quantity, signed
+from lab.words import MINUS, NBSP, decimals, plain, quantity, signed
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -29,6 +30,7 @@ class Cell(NamedTuple):
 
 
 NO_NUMBER = Cell(None, NOTHING)
+HUNDREDTHS = decimals(2)
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,10 @@ class Table:
     rows: Sequence[Sequence[object]]
     caption: str = ""
     alt: str = ""
+
+    def with_caption(self, more: str) -> "Table":
+        """The same with more below it."""
+        return replace(self, caption=f"{self.caption} {more}".strip())
 
     def draw(self) -> None:
         """Put it on the page."""
@@ -159,7 +165,13 @@ def model(now: Sweep, name: str) -> str:
 def results(now: Sweep) -> Table:
     """The chapter, the shipped reference, yours and the difference, of every variant."""
     metric = now.experiment.metric
-    return four_columns(now, [Line(model(now, row.variant), row, metric) for row in now.rows()])
+    rows = [Line(model(now, row.variant), row, metric) for row in now.rows()]
+    return four_columns(now, [*rows, *differences(now)])
+
+
+def differences(now: Sweep, shown: Write = HUNDREDTHS) -> list[Line]:
+    """A line each of the differences between rows that the chapter gives."""
+    return [Line(row.chapter.label, row, metric, shown) for row, metric in now.differences() if row.chapter]
 
 
 def four_columns(now: Sweep, lines: Sequence[Line], first: str = "model", caption: str = "") -> Table:
@@ -174,7 +186,8 @@ def compared(
     """Four columns of any figures.
 
     comparable: whether yours were measured as the chapter's were, so that a difference can be judged;
-    text: whether they were measured on the chapter's text at all.
+    text: whether they were measured on the chapter's text at all. Below: what counts as reproduced, and why
+    what is shipped is not, where it is not.
     """
     rows = []
     for line in lines:
@@ -183,12 +196,52 @@ def compared(
             (
                 line.label,
                 chapter(row.chapter, written),
-                shipped(row, line.metric, line.shown),
+                _judged_reference(line),
                 yours(row, line.shown),
                 _judged(line, comparable) if text else NO_NUMBER,
             )
         )
-    return Table((first, *COLUMNS), rows, caption)
+    return Table((first, *COLUMNS), rows).with_caption(caption).with_caption(_reproduced(lines))
+
+
+def _reproduced(lines: Sequence[Line]) -> str:
+    """What counts as reproduced: the commonest tolerance, then the lines of another; the known reasons."""
+    groups, reasons = dict[str, list[str]](), dict[str, list[str]]()
+    for line in lines:
+        if value := line.row.chapter:
+            said = report.tolerance(value, line.metric).replace("-", MINUS).replace(" ", NBSP)
+            groups.setdefault(said, []).append(line.label)
+            reasons.setdefault(value.gap, []).append(line.label)
+    if not groups:
+        return ""
+    common = max(groups, key=lambda said: len(groups[said]))
+    others = [f"; {', '.join(labels)}: {said}" for said, labels in groups.items() if said != common]
+    why = [f" Not reproduced, {', '.join(labels)}: {reason}" for reason, labels in reasons.items() if reason]
+    return (
+        f"Reproduced, green: a mean within {common} of the chapter’s{''.join(others)}. *In the mean*: seeds "
+        f"spread by more than that.{''.join(why)}"
+    )
+
+
+def _judged_reference(line: Line) -> Cell:
+    """The reference's figure, with its verdict where it is not simply reproduced."""
+    cell, row = shipped(line.row, line.metric, line.shown), line.row
+    if row.chapter is None or row.reference is None or cell.value is None:
+        return cell
+    verdict = row.chapter.verdict(cell.value, row.reference.sd(line.metric))
+    if verdict == "outside":
+        return Cell(cell.value, f"{cell.text} :red[not{NBSP}reproduced]")
+    return Cell(cell.value, f"{cell.text} {_colored('', verdict)}") if verdict == "in the mean" else cell
+
+
+_COLORS: dict[Verdict, str] = {"outside": "red", "in the mean": "orange"}
+
+
+def _colored(figure: str, verdict: Verdict) -> str:
+    """A figure in the colour of its verdict; in words where it is not simply reproduced."""
+    color = _COLORS.get(verdict)
+    words = f"{figure} {verdict}".strip() if color else figure
+    return f":{color or 'green'}[{words.replace(' ', NBSP)}]"
 
 
 def _judged(line: Line, comparable: bool) -> Cell:
@@ -199,12 +252,7 @@ def _judged(line: Line, comparable: bool) -> Cell:
     text = signed(gap, line.difference or line.shown)
     if not comparable:
         return Cell(gap, f":gray[{text}]")
-    return Cell(gap, f":green[{text}]" if within(row) else f":red[{text}{NBSP}outside]")
-
-
-def within(row: Row) -> bool:
-    """Whether the mean counts as the chapter's figure."""
-    return row.chapter is not None and row.mean is not None and row.chapter.allows(row.mean)
+    return Cell(gap, _colored(text, row.chapter.verdict(row.mean, row.sd)))
 
 
 def is_noise(row: Row) -> bool:

@@ -1,7 +1,6 @@
 """The training page as one call: questions, settings, one button, live figure, tables, what to notice."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -71,7 +70,7 @@ def train(
     def draw(now: Sweep) -> None:
         drawn.draw(now)
         made = [table(now) for table in tables]
-        beside("results", [*made[:-1], replace(made[-1], caption=caption(now))], words(now))
+        beside("results", [*made[:-1], made[-1].with_caption(caption(now))], words(now))
         for section in below:
             section(now)
 

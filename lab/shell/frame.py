@@ -8,6 +8,8 @@ from functools import lru_cache
 import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
+from engine.chapter import report
+from engine.chapter.definitions import Experiment
 from engine.chapter.variant import Variant
 from engine.system import paths
 from engine.system.errors import InvalidInput
@@ -72,11 +74,21 @@ def dot(variant_id: str) -> str:
     return f":{'blue' if slot == 'sky' else slot}[{'○' if slot == 'sky' else '●'}]"
 
 
-def sources(models: Sequence[Variant], label: str) -> None:
-    """Each rung in an expander: what it changes, what that is said to do, and the class that does it."""
+def sources(experiment: Experiment, label: str, models: Sequence[Variant] = ()) -> None:
+    """Each rung in an expander: what it changes, and the class that does it.
+
+    What the chapter claims of it stands there as the chapter's, with what was measured. models: which of the
+    experiment's; by default all.
+    """
     with st.expander(label):
-        for rung in models:
-            st.markdown(f"{dot(rung.id)} **{plain(rung.title)}**, {change(rung)}  \n{rung.claim}")
+        for rung in models or experiment.models:
+            said = [f"{dot(rung.id)} **{plain(rung.title)}**, {change(rung)}", rung.about]
+            if rung.claim:
+                said += [
+                    f"The chapter: {rung.claim}",
+                    f"Measured here: {report.measured(experiment, rung.id)}",
+                ]
+            st.markdown("  \n".join(filter(None, said)))
             st.code(class_source(rung.source), language="python")
 
 

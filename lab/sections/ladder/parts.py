@@ -4,13 +4,13 @@ import math
 import statistics
 from dataclasses import replace
 
-from engine.chapter.definitions import ids
-from engine.chapter.experiments import GAP, LADDER, PERPLEXITY, TRAIN
+from engine.chapter.definitions import ids, paired
+from engine.chapter.experiments import LADDER, PERPLEXITY, TRAIN
 from engine.chapter.variants import BLOCK, BLOCK_DROPOUT, TWO_BLOCKS
 from engine.models import ledger
 from engine.models.config import ModelConfig
 from engine.runs.launch import OWN
-from lab.bench import Gap, Row, Sweep, Table, difference, tables
+from lab.bench import Gap, Sweep, Table, difference, tables
 from lab.bench.tables import Cell
 from lab.charts.lines import Curve, Line
 from lab.charts.panels import Panel, Part
@@ -66,10 +66,7 @@ def shipped_bought(now: Sweep, name: str) -> tuple[float | None, float | None]:
     parent = now.row(LADDER.variant(name).parent or "", PERPLEXITY).reference
     if mine is None or parent is None:
         return None, None
-    before, after = (
-        {seed: row.measured[seed].get(PERPLEXITY) for seed in row.measured} for row in (parent, mine)
-    )
-    gaps = [a - b for seed in after if (a := before.get(seed)) is not None and (b := after[seed]) is not None]
+    gaps = paired(parent.by_seed(PERPLEXITY), mine.by_seed(PERPLEXITY)).values()
     if not gaps:
         return None, None
     return statistics.fmean(gaps), statistics.stdev(gaps) if len(gaps) > 1 else None
@@ -121,20 +118,11 @@ def _per_thousand(each: float | None) -> str:
 
 def beside_the_chapter(now: Sweep) -> Table:
     """The differences that the chapter gives, each between the two rows that it takes."""
-    compared = []
-    for (name, metric), value in LADDER.chapter.items():
-        if metric != GAP:
-            continue
-        row, other = now.row(name, PERPLEXITY), now.row(LADDER.counterpart(name) or "", PERPLEXITY)
-        yours = {seed: row.yours[seed] - other.yours[seed] for seed in row.yours if seed in other.yours}
-        gap = Row(name, value, row.reference, yours, max(row.diverged, other.diverged))
-        compared.append(tables.Line(value.label, gap, GAP, points))
     caption = (
-        "The chapter’s own comparisons, all inferred from its prose; below zero is better. The added average "
-        "here has no positions: which rows of the chapter’s have them is not printed. Green: within a third "
-        "of the chapter’s."
+        "The chapter’s own comparisons; below zero is better. The added average here has no positions: which "
+        "rows of the chapter’s have them is not printed."
     )
-    return tables.four_columns(now, compared, "points of perplexity", caption)
+    return tables.four_columns(now, tables.differences(now, points), "points of perplexity", caption)
 
 
 def sizes_table(own: ModelConfig | None) -> Table:

@@ -194,8 +194,8 @@ def remarks(measured: Measured) -> str:
     elif not untrained.comparable(NORM_GRADIENTS, seeds):
         said.append("Other seeds draw other weights, so grey differences are not comparable.")
     said.append(
-        "Green: a norm within 15 % of the chapter’s, a ratio within 20 %, as far as seeds differ. It does "
-        "not print which of a block’s parameters it means; those of W_Q, W_K and W_V come near, W_O’s too."
+        "The chapter does not print which of a block’s parameters it means; those of W_Q, W_K and W_V "
+        "come near, W_O’s too."
     )
     return " ".join(said)
 

@@ -77,7 +77,7 @@ def _chapter_remarks(comparison: Comparison) -> str:
     theirs, mine = (untrained.seeds_said(seeds) for seeds in (PARITY.seeds, comparison.seeds))
     judged = ", so grey differences are not comparable."
     if untrained.comparable(PARITY, comparison.seeds):
-        judged = ". Green: at most twice the chapter’s, which is of one draw."
+        judged = "; the chapter’s differences are of one draw."
     return f"{said} It is of {theirs}, yours of {mine}{judged}"
 
 

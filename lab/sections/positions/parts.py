@@ -8,7 +8,7 @@ import altair as alt
 import streamlit as st
 
 from engine.chapter import reference
-from engine.chapter.experiments import POSITIONS
+from engine.chapter.experiments import DIFFERENCES, POSITIONS
 from lab import bench
 from lab.bench import Cell, Figure, Question, Request, Row, Sweep, Table, difference, figures, tables
 from lab.bench.questions import short
@@ -114,7 +114,9 @@ def beside_the_chapter(sweep: Sweep) -> Table:
             f"{dot(name)}{NBSP}{plain(variant(name).short)} {value.label}", sweep.row(name, figure), figure
         )
         for (name, figure), value in POSITIONS.chapter.items()
+        if figure not in DIFFERENCES
     ]
+    lines += tables.differences(sweep)
     return tables.four_columns(sweep, lines, "beside the chapter")
 
 
@@ -275,7 +277,7 @@ def caption(sweep: Sweep) -> str:
         f"{LONGER} : {TRAINED} is how many times as perplexed a scheme is there. The chapter prints two "
         f"figures of ALiBi and gives the others as an order."
     )
-    said = bench.remarks(sweep, rows, between, green="Green: within 3 % of the chapter, or as it says.")
+    said = bench.remarks(sweep, rows, between)
     return f"{said} {STEPS_DECIDE}" if sweep.of_the_chapters_text else said
 
 

@@ -133,14 +133,7 @@ def width_parts(sweep: Sweep, row: Pair) -> list[Part]:
 
 def worth(sweep: Sweep, width: Pair) -> Row:
     """How many points of perplexity the division is worth, seed by seed."""
-    divided, undivided = pair(sweep, width)
-    better = divided.yours
-    return replace(
-        undivided,
-        chapter=CHAPTER.get((undivided.variant, GAP)),
-        yours={seed: worse - better[seed] for seed, worse in undivided.yours.items() if seed in better},
-        diverged=max(divided.diverged, undivided.diverged),
-    )
+    return width.of(sweep).row(width.names[1], GAP)
 
 
 def pair(sweep: Sweep, width: Pair, metric: str = PERPLEXITY) -> tuple[Row, Row]:
@@ -223,7 +216,6 @@ def caption(sweep: Sweep, widths: Sequence[Pair] = PAIRS) -> str:
         sweep,
         [line.row for line in lines(sweep, widths)],
         "Worth: points of perplexity that the undivided head is behind, paired over seeds.",
-        green="Green: a worth within half of the chapter’s, another figure within 3 % of it.",
     )
 
 

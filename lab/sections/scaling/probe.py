@@ -171,9 +171,9 @@ def remarks(measured: RandomVectors | None) -> str:
             f"{measured.pairs:,}, so grey differences are not comparable."
         )
     said.append(
-        "Green: a variance to the digit, a share within 3 points, a trace within 0.01. *Italic*: inferred "
-        "from the chapter’s prose; its effective tokens are of one row. A row is frozen when one weight "
-        "exceeds 0.99, effective tokens are e to the row’s entropy, the gradient is the median row’s."
+        "*Italic*: inferred from the chapter’s prose; its effective tokens are of one row. A row is frozen "
+        "when one weight exceeds 0.99, effective tokens are e to the row’s entropy, the gradient is the "
+        "median row’s."
     )
     return " ".join(said)
 

@@ -114,8 +114,7 @@ def caption(now: Sweep) -> str:
     if not now.request.built_in:
         seeds, *_ = general(now, now.rows())
         return f"{seeds} The words are yours, so nothing is compared with the chapter."
-    green = "Green: within the tolerance that the chapter’s figure was given."
-    return remarks(now, None, "Difference in percentage points.", green=green)
+    return remarks(now, None, "Difference in percentage points.")
 
 
 def bag_of_words(now: Sweep) -> str:
