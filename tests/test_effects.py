@@ -20,6 +20,7 @@ from engine.chapter.definitions import (
 from engine.chapter.experiments import EXPERIMENTS
 from engine.chapter.measurements import MEASUREMENTS, known
 from engine.system import paths
+from tests.apptest import open_page, tables
 
 KNOWN = [*EXPERIMENTS, *MEASUREMENTS]
 FIGURES = [(name, *figure) for name in KNOWN for figure in known(name).chapter]
@@ -231,3 +232,21 @@ def test_alibis_claim_is_the_chapters_and_what_was_measured_contradicts_its_size
     assert "longer window makes it better" in alibi.claim
     said = report.measured(EXPERIMENTS["positions"], "alibi")
     assert "saved by 256 tokens in place of 64: 0.859 ± 0.005, not reproduced" in said
+
+
+@pytest.mark.parametrize("name", ["averages", "positions"])
+def test_a_page_says_a_claim_as_the_chapters_and_shows_what_is_not_reproduced(home, name):
+    page, shown = open_page(name), EXPERIMENTS[name]
+    said = [element.value for element in page.markdown if "The chapter: " in element.value]
+    claims = {made.id: made.claim for made in shown.models if made.claim}
+    assert len(said) == len(claims)
+    for words, (variant, claim) in zip(said, claims.items(), strict=True):
+        assert f"The chapter: {claim}  \nMeasured here: {report.measured(shown, variant)}" in words
+    elsewhere = [element.value for element in page.markdown if element.value not in said]
+    assert not [words for words in elsewhere for claim in claims.values() if claim in words]
+    lines = {row[0]: row for table in tables(page) for row in map(list, map(dict.values, table))}
+    if name == "positions":
+        (gain,) = (row for label, row in lines.items() if label.endswith("gain, 64 to 256"))
+        assert gain[1:3] == ["2.46", "0.86 :gray[± 0.01] :red[not reproduced]"]
+    else:
+        assert lines["positions, beside none"][1:3] == ["−2.14", "−2.41 :gray[± 0.38]"]

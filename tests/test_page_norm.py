@@ -82,7 +82,9 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     assert "post-norm without a warmup is far behind the other three" in words
     assert "Nothing is recorded yet." in words
     assert "Nothing of this row is trained yet." in words
-    assert [row["chapter"] for row in cells(page, "model")] == ["37.82", "37.62", "308.05", "37.88"]
+    assert [row["chapter"] for row in cells(page, "model")] == [
+        "37.82", "37.62", "308.05", "37.88", "−0.20", "0.26",
+    ]  # fmt: skip
     start = cells(page, "gradient norm")
     assert [row["chapter"] for row in start] == ["0.0498", "0.0657", "1.32", "0.0977", "0.1613", "1.65"]
     assert {row["yours"] for row in start} == {":gray[–]"}
@@ -122,7 +124,7 @@ def test_finished_models_stand_beside_the_chapter_and_answer_the_guesses(text):
     page = opened(budget="chapter", seeds="0,1", best="pre-norm", worst="post-norm")
     rows = cells(page, "model")
     yours = [row["yours"].partition(" ")[0] for row in rows]
-    assert yours == ["**38.0**", "**37.8**", "**308.7**", "**38.0**"]
+    assert yours == ["**38.0**", "**37.8**", "**308.7**", "**38.0**", "**−0.20**", "**0.30**"]
     assert all(row["difference"].startswith(":green[") for row in rows)
     words = said(page)
     assert "You guessed *pre-norm*. The best is **pre-norm, warmup**" in words

@@ -156,7 +156,10 @@ def test_yours_stands_beside_the_chapter_and_the_shipped_reference(asked):
     middle, spread = (probes.tiny(shipped.mean("difference")), probes.tiny(shipped.sd("difference")))
     own = ["**2.38e−07**", ":green[+5.94e−08]"]
     assert lines["module"] == ["1.79e−07", f"{middle} :gray[± {spread}]", *own]
-    assert "It is of seeds 0, 1, 2, 3, 4, yours of seed 0. Green: at most twice the chapter’s" in said(page)
+    assert (
+        "It is of seeds 0, 1, 2, 3, 4, yours of seed 0; the chapter’s differences are of one draw."
+        in said(page)
+    )
 
 
 def test_seeds_that_the_reference_has_not_are_named_and_judge_nothing(asked, probes_here):

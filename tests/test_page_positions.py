@@ -55,8 +55,9 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
     assert {f"head {number}" for number in (1, 2, 3, 4)} in heads
     lines = cells(page, "beside the chapter")
     names = [line["beside the chapter"].split("] ")[1] for line in lines]
-    assert names == ["ALiBi at 64 tokens", "ALiBi at 256 tokens"]
-    assert [line["chapter"] for line in lines] == ["44.95", "42.49"]
+    assert names == ["ALiBi at 64 tokens", "ALiBi at 256 tokens", "ALiBi gain, 64 to 256"]
+    assert [line["chapter"] for line in lines] == ["44.95", "42.49", "2.46"]
+    assert "gain, 64 to 256: ALiBi gains 0.86 and 0.85 points in the two seeds" in words
     assert {line["verdict"] for line in cells(page, "the chapter in words")} == {":gray[–]"}
 
 
@@ -83,7 +84,7 @@ def test_finished_runs_are_read_over_lengths_and_beside_the_chapter(text):
     learned = cells(page, "perplexity, yours")[1]
     assert [learned[f"at {n}"] for n in LENGTHS] == ["**40.5**", "**87.3**", "**123.5**", "**146.6**"]
     lines = cells(page, "beside the chapter")
-    assert [line["difference"] for line in lines] == [":green[−0.6]", ":green[+0.9]"]
+    assert [line["difference"] for line in lines] == [":green[−0.6]", ":green[+0.9]", ":red[−1.46 outside]"]
     claims = cells(page, "the chapter in words")
     assert [claim["yours"] for claim in claims] == [
         "**+0.3** :gray[RoPE]", "**3.05**", "**2.66**", "**1.63**", "**0.98**",
@@ -130,7 +131,9 @@ def test_the_shipped_reference_stands_below_yours_and_in_its_own_column(text, no
         "at 256": ":gray[123.5]", "at 512": ":gray[146.6]",
     }  # fmt: skip
     lines = cells(page, "beside the chapter")
-    assert [line["reference"] for line in lines] == ["44.4 :gray[± 0.0]", "43.4 :gray[± 0.0]"]
+    assert [line["reference"] for line in lines] == [
+        "44.4 :gray[± 0.0]", "43.4 :gray[± 0.0]", "1.00 :gray[± 0.00] :red[not reproduced]",
+    ]  # fmt: skip
     assert {line["yours"] for line in lines} == {":gray[–]"}
 
 

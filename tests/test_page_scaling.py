@@ -55,7 +55,7 @@ def test_an_empty_page_has_its_frames_and_says_what_to_do(text):
         [row["text"] for row in chart["rules"] if row.get("text")] for chart in charts(page)[5:10]
     ]
     lines = cells(page, "beside the chapter")
-    assert [line["chapter"] for line in lines][:5] == [":gray[*−1 to 1*]", ":gray[–]", ":gray[–]", "18", "17"]
+    assert [line["chapter"] for line in lines][:5] == [":gray[*−1 to 0*]", ":gray[–]", ":gray[–]", "18", "17"]
     assert [line["chapter"] for line in lines][5:] == ["5,147", "99.9 %", "3.44"]
     assert {line["yours"] for line in lines} == {":gray[–]"}
 

@@ -111,12 +111,13 @@ def beside_the_chapter(sweep: Sweep) -> Table:
     """The four columns of what the chapter prints."""
     lines = [
         tables.Line(
-            f"{dot(name)}{NBSP}{plain(variant(name).short)} {value.label}", sweep.row(name, figure), figure
+            f"{dot(name)}{NBSP}{plain(variant(name).short)} {value.label}",
+            sweep.row(name, figure),
+            figure,
+            tables.HUNDREDTHS if figure in DIFFERENCES else quantity,
         )
         for (name, figure), value in POSITIONS.chapter.items()
-        if figure not in DIFFERENCES
     ]
-    lines += tables.differences(sweep)
     return tables.four_columns(sweep, lines, "beside the chapter")
 
 
