@@ -88,8 +88,9 @@ def test_a_variant_is_one_entry_and_its_colour(copy, tiny_corpus):
     """In each table whose page says what there is to notice about models that it names."""
     tables = {"averages": "averages", "mask": "mask", "query-key-value": "qkv", "norm-placement": "norm"}
     for known in tables:
+        file = "norm_experiments.py" if known == "norm-placement" else "experiments.py"
         insert(
-            copy / "engine" / "chapter" / "experiments.py", f'id="{known}"', "models=(",
+            copy / "engine" / "chapter" / file, f'id="{known}"', "models=(",
             text='v.BLOCK.then("eight-heads", {"n_head": 8}, title="eight heads", about="More answers."), ',
         )  # fmt: skip
     insert(copy / "lab" / "shell" / "styles.py", "_STYLES = {", text='"eight-heads": Style("violet"),')

@@ -25,7 +25,11 @@ LAYERS = (
     ("engine.data",),
     ("engine.chapter.budget", "engine.chapter.variant"),
     ("engine.chapter.variants", "engine.chapter.language_variants", "engine.chapter.definitions"),
-    ("engine.chapter.language_experiments", "engine.chapter.scaling_experiments"),
+    (
+        "engine.chapter.language_experiments",
+        "engine.chapter.norm_experiments",
+        "engine.chapter.scaling_experiments",
+    ),
     ("engine.chapter.experiments",),
     ("engine.chapter",),
     ("engine.training.checkpoint", "engine.training.evaluation", "engine.training.generation"),
