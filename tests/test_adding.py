@@ -165,7 +165,7 @@ from lab.shell.chapter import section
 SECTION, settings, depth = section("depth.py"), Settings("depth"), EXPERIMENTS["depth"]
 frame.header(SECTION, SECTION.question, "One block, or two.", settings)
 bench.train(depth, settings, questions=bench.best_and_worst(depth))
-frame.sources(depth.models, "The code of both")
+frame.sources(depth, "The code of both")
 frame.footer(SECTION, settings)
 """
     )

@@ -220,7 +220,7 @@ def _divided(variant_id: str, base: Variant, change: dict[str, Any], about: str,
 
 
 _KEPT = "Divided by the square root of its width, a head keeps the spread of its scores to a few units."
-_WIDER = "The ladder's one head, and its model as wide."
+_WIDER = "The ladder's one head, wider with its model: a step of the same rate moves a score further."
 DIVIDED_128 = _divided(
     "divided-128",
     HEAD_PROJECTED,
