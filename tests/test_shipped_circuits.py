@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import torch
@@ -10,8 +11,9 @@ from engine.chapter import reference
 from engine.chapter.language_experiments import WINOGRAD_CLOSED
 from engine.circuits.edges import PatchValues
 from engine.circuits.first_block import scores_under_change
-from engine.circuits.results import Edge
-from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, Sentence
+from engine.circuits.interventions import MeanHeads
+from engine.circuits.results import Edge, Head
+from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, FIRST, Sentence
 from engine.probes.results.winograd import Pair
 from engine.probes.winograd import Subject, parts, proof, score
 from engine.system import paths
@@ -119,6 +121,34 @@ def test_what_flows_from_the_adjective_is_needed_though_no_words_own_value_is(se
     nothing = tuple(torch.zeros_like(block.values[:1]) for block in subject.trials.captured[0][1].blocks)
     look = frozenset([Edge(DECISION, ADJECTIVE, 0)])
     assert subject.trials.scores([[PatchValues(look, nothing)]])[0].accuracy < 0.7
+
+
+def test_the_seed_with_the_chapters_circuit_does_what_it_predicts(parts_of):
+    """Block 1 brings the first noun in any case; block 2 adds the second unless the adjective shuts it."""
+    heads = parts_of["two-blocks"][CHAPTERS].heads
+    for one in (head for head in heads if head.block == 0):
+        assert max(abs(a - b) for a, b in zip(one.of_first, one.of_second, strict=True)) < 0.02
+    first, second = (
+        [fmean(getattr(head, kind)[at] for head in heads if head.block == 1) for at in range(3)]
+        for kind in ("of_first", "of_second")
+    )
+    assert [first[2], second[1], second[2]] == pytest.approx(
+        [0.50, 0.50, 0.01], abs=0.02
+    )  # chapter: 1.00, 0.49, 0.03
+    shut = {
+        head.head
+        for head in heads
+        if head.block == 1 and head.of_first[2] > 0.95 and head.of_second[1] > 0.95
+    }
+    assert shut == {1, 3}
+    path = reference.weights("winograd-closed", "two-blocks", CHAPTERS)
+    subject = Subject(checkpoint.load_model(path)[0], CLOSED, CHAPTERS)
+    trials, of_first = subject.trials, subject.questions.ids[:, FIRST] == subject.questions.answers
+    look = frozenset(Edge(DECISION, ADJECTIVE, 1, head) for head in shut)
+    (without,) = trials.outcomes([trials.change(look, "cut")])
+    assert [without.score(kind).accuracy for kind in (of_first, ~of_first)] == pytest.approx([0, 1], abs=0.02)
+    gone = MeanHeads(frozenset(Head(1, head) for head in shut), trials.head_means())
+    assert trials.scores([[gone]])[0].accuracy == pytest.approx(0.5, abs=0.1)
 
 
 def test_the_document_prints_what_counts_in_all_ten_seeds_as_it_is(parts_of):
