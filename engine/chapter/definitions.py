@@ -146,6 +146,7 @@ class Experiment:
     beside: the row that a variant's gap is taken from, where that is not its parent.
     weights: the variants whose weights are shipped, since pages look into them: of the first seed; all_seeds:
     of those that are shipped in every seed; typical: the seed that is opened first, where not the first.
+    series: further metrics whose curves are shipped, of the variants whose runs recorded them.
     language: the id of the built-in language that is trained on in place of a text; see ``languages``.
     """
 
@@ -166,6 +167,7 @@ class Experiment:
     weights: tuple[str, ...] = ()
     all_seeds: tuple[str, ...] = ()
     typical: dict[str, int] = field(default_factory=dict)
+    series: tuple[str, ...] = ()
     language: str = ""
 
     @property

@@ -6,7 +6,7 @@ weights of the models that pages load, of the first seed or of all, in float16 a
 """
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,11 +21,13 @@ class ReferenceRow:
 
     measured: with the differences that its table is about, in the seeds that have both of their figures.
     losses: nats of the first 20 steps, see ``first_losses``; whoever gets the same has the same code.
+    series: curves of other metrics, by metric and seed.
     """
 
     measured: dict[str, dict[str, float | None]]
     curves: dict[str, list[list[float]]]
     losses: list[float]
+    series: dict[str, dict[str, list[list[float]]]] = field(default_factory=dict)
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -43,6 +43,7 @@ SCALING = Experiment(
     budgets=_SCALING_BUDGETS,
     own_budgets={("chapter", name): CHAPTER_BUDGET for name in ids(*v.pairs(v.DIVIDED_32))},
     chapter=_of_wide_heads(v.DIVIDED_256, v.DIVIDED_1024, _NARROW_MODEL, _NARROW_MODEL),
+    series=("score_std", "entropy_nats", "frozen_share", "grad_norm_W_Q"),
     shows="at d_k 1024 the undivided head’s scores run away and nearly every row freezes",
     hides="what the division is worth in perplexity, and how little that is for a narrow head",
 )

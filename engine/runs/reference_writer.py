@@ -75,6 +75,10 @@ def write(experiment_id: str, store: Store, runs: Iterable[Run]) -> Path:
             measured={seed: run.measured for seed, run in mine.items()},
             curves={seed: curve(store.directory(run.id), chosen.metric) for seed, run in mine.items()},
             losses=[round(loss, 6) for loss in first_losses(chosen.variant(name).config, chosen.language)],
+            series={
+                metric: {seed: curve(store.directory(run.id), metric) for seed, run in mine.items()}
+                for metric in chosen.series
+            },
         )
     folder = paths.REFERENCE / experiment_id
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,9 +136,9 @@ def _write(
 
 
 def curve(directory: Path, metric: str = PERPLEXITY) -> list[list[float]]:
-    """[step, that figure] of a run at its evaluations, as far as it came."""
+    """[step, that figure to six digits] of a run wherever it recorded one, as far as it came."""
     return [
-        [record["step"], round(record[metric], 3)]
+        [record["step"], float(f"{record[metric]:.6g}")]
         for record in files.records(directory)
         if record.get(metric) is not None
     ]
