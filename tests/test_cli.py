@@ -113,7 +113,7 @@ def test_list_names_every_experiment_variant_and_budget():
     for untrained in MEASUREMENTS.values():
         for word in (untrained.id, untrained.question, *untrained.variants):
             assert word in out
-    assert out.count("quick and chapter are the same, nothing is trained") == len(MEASUREMENTS) == 4
+    assert out.count("quick and chapter are the same, nothing is trained") == len(MEASUREMENTS) == 6
 
 
 def test_commands_work_as_processes_of_their_own(python, home):

@@ -212,6 +212,7 @@ POSITIONS = Experiment(
         ),
     },
     weights=ids(*_SCHEMES),
+    all_seeds=ids(v.LEARNED, v.ALIBI),  # what is told of their longer windows is told of both
     shows="a learned table and sinusoids lose far more beyond their window than RoPE and ALiBi",
     hides="which scheme is best inside it, and how deep each falls",
 )

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from engine.chapter.definitions import ChapterValue, Experiment, inferred, printed
-from engine.chapter.experiments import EXPERIMENTS
+from engine.chapter.definitions import METRICS, ChapterValue, Experiment, inferred, printed
+from engine.chapter.experiments import EXPERIMENTS, POSITIONS
 from engine.data.corpus import TINYSHAKESPEARE
 from engine.system.errors import InvalidInput
 
@@ -94,6 +94,19 @@ def norm_figures(rows: Rows) -> Figures:
 def first_and_last(norms: Sequence[float]) -> dict[str, float]:
     """The norm of the first block and of the last, and how many times as large the last one is."""
     return {"first": norms[0], "last": norms[-1], "ratio": norms[-1] / norms[0]}
+
+
+def context_figures(rows: Rows) -> Figures:
+    """By ``alibi-LENGTH``, of the rows of ``positions.early_tokens``."""
+    return {f"alibi-{row.length}": {name: getattr(row, name) for name in CONTEXT.metrics} for row in rows}
+
+
+def rows_figures(rows: Rows) -> Figures:
+    """By what stands in the table's untrained rows, of those of ``positions.other_rows``."""
+    found: Figures = {}
+    for row in rows:
+        found.setdefault(row.way, {})[f"perplexity_{row.length}"] = row.perplexity
+    return found
 
 
 _DIVISION = "Why divide by the square root of d_k"
@@ -218,8 +231,38 @@ NORM_GRADIENTS = Measurement(
     corpus_id=TINYSHAKESPEARE,
 )
 
+# Of shipped weights, on windows longer than those of training: no figures of the chapter's.
+CONTEXT = Measurement(
+    id="positions-context",
+    title="Positions, at equal context",
+    question="What is left of ALiBi’s gain when no token stands early in its window?",
+    variants=tuple(f"alibi-{length}" for length in (64, 128, 256)),
+    metrics={
+        "whole": "perplexity of whole windows",
+        "predicted": "what the early tokens alone would make of it",
+        "sliding": "perplexity of the same tokens in a sliding window",
+    },
+    seeds=POSITIONS.seeds,
+    chapter={},
+    probe="engine.probes.positions",
+    read=context_figures,
+    corpus_id=TINYSHAKESPEARE,
+)
+ROWS = Measurement(
+    id="positions-rows",
+    title="Positions, the rows that nobody trained",
+    question="How much of the learned table’s cliff do its random rows make?",
+    variants=("random", "scaled", "zero", "last"),
+    metrics={f"perplexity_{length}": METRICS[f"perplexity_{length}"] for length in (128, 256, 512)},
+    seeds=POSITIONS.seeds,
+    chapter={},
+    probe="engine.probes.positions",
+    read=rows_figures,
+    corpus_id=TINYSHAKESPEARE,
+)
+
 MEASUREMENTS: dict[str, Measurement] = {
-    known.id: known for known in (VARIANCE, SATURATION, PARITY, NORM_GRADIENTS)
+    known.id: known for known in (VARIANCE, SATURATION, PARITY, NORM_GRADIENTS, CONTEXT, ROWS)
 }
 
 

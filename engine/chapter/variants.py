@@ -221,12 +221,7 @@ def _divided(variant_id: str, base: Variant, change: dict[str, Any], about: str,
 
 _KEPT = "Divided by the square root of its width, a head keeps the spread of its scores to a few units."
 _WIDER = "The ladder's one head, wider with its model: a step of the same rate moves a score further."
-DIVIDED_128 = _divided(
-    "divided-128",
-    HEAD_PROJECTED,
-    {},
-    "A head as wide as the model, added through W_O: the first of the widths.",
-)
+DIVIDED_128 = _divided("divided-128", HEAD_PROJECTED, {}, "A head as wide as the model, added through W_O.")
 DIVIDED_256 = _divided("divided-256", DIVIDED_128, {"d_head": 256}, _KEPT)
 DIVIDED_1024 = _divided("divided-1024", DIVIDED_128, {"d_head": 1024}, _KEPT)
 _AS_WIDE = ", in a model as wide"
@@ -297,5 +292,5 @@ QK_NORM = DIVIDED_1024.then(
     {"score_scale": "qk-norm"},
     title="QK-norm, d_k 1024",
     short="QK-norm",
-    about="Queries and keys behind an RMSNorm each, whose learned gains bound every score.",
+    about="q and k behind an RMSNorm each (Gemma 3, Qwen 3), whose learned gains bound every score.",
 )

@@ -57,7 +57,8 @@ class QueriesAndKeys(nn.Module):
     """scores = (W_Q x) (W_K x)^T * scale + position bias, in H heads.
 
     The scale is put into q, so that scores and the fused kernel both use 1 afterwards. QK-norm first gives
-    q and k a root mean square of 1, with a learned gain (Henry et al. 2020; Dehghani et al. 2023).
+    q and k a root mean square of 1, times a learned gain, head by head, as Gemma 3 and Qwen 3 have it. (Henry
+    et al. 2020 have a length of 1 and one learned scale, Dehghani et al. 2023 a LayerNorm.)
     """
 
     projected: tuple[str, ...] = ("W_Q", "W_K", "W_V")

@@ -3,14 +3,18 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from engine.chapter import reference
 from engine.chapter.experiments import POSITIONS
+from engine.chapter.measurements import CONTEXT
 from engine.data import corpus
 from engine.models.transformer import Transformer
 from engine.probes import beyond, schemes
 from engine.probes.models import check_seed, for_the_reader, held_out, token_ids, trained, untrained
 from engine.probes.results.positions import (
+    AtLength,
     Diagonals,
     EarlyTokens,
     Knowledge,
@@ -19,6 +23,7 @@ from engine.probes.results.positions import (
     Places,
     Rescaled,
     Table,
+    WithRows,
 )
 from engine.probes.schemes import SCHEMES, TRAINED
 from engine.system import files
@@ -78,6 +83,18 @@ def other_rows(weights: Weights, text: str = corpus.TINYSHAKESPEARE) -> OtherRow
 def early_tokens(weights: Weights, text: str = corpus.TINYSHAKESPEARE) -> EarlyTokens:
     """How much of what ALiBi gains on longer windows is left where no token stands early in its window."""
     return beyond.early_tokens(_models(weights, ["alibi"])["alibi"], _held_out(text))
+
+
+def measured(measurement_id: str, seed: int) -> Sequence[AtLength | WithRows]:
+    """The rows of a seed's shipped weights on the chapter's text, for the ``Measurement`` of that id.
+
+    Raises CorpusError: when that text cannot be had.
+    """
+    torch.set_num_threads(1)
+    variant = "alibi" if measurement_id == CONTEXT.id else "learned"
+    path = reference.weights(POSITIONS.id, variant, seed)
+    assert path, "shipped in every seed"
+    return (early_tokens if variant == "alibi" else other_rows)({variant: path}).rows
 
 
 def _models(weights: Mapping[str, Path], needed: Sequence[str] = ()) -> dict[str, Transformer]:
