@@ -123,8 +123,6 @@ def reproduce(*, write_reference: bool) -> list[str]:
     What needs no training is kept nowhere else, so it is measured for the reference only.
     Raises CorpusError: when the chapter's text cannot be had.
     """
-    for measurement in MEASUREMENTS.values() if write_reference else ():
-        print(f"{measurement.id}: wrote {write_measurement(measurement).name}", file=sys.stderr)
     store, failures = Store(), []
     for chosen in EXPERIMENTS.values():
         asked = specs(chosen.id, "chapter", chosen.seeds, chosen.language or corpus.TINYSHAKESPEARE)
@@ -137,6 +135,8 @@ def reproduce(*, write_reference: bool) -> list[str]:
         if write_reference and not _failures(runs):
             path = reference_writer.write(chosen.id, store, runs)
             print(f"{chosen.id}: wrote {path.name}", file=sys.stderr)
+    for measurement in MEASUREMENTS.values() if write_reference else ():  # some look into those weights
+        print(f"{measurement.id}: wrote {write_measurement(measurement).name}", file=sys.stderr)
     return failures
 
 

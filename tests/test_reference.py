@@ -249,6 +249,28 @@ def test_the_readme_prints_its_ten_figures_as_they_are():
     assert _between("headlines", "README.md") == "\n".join(lines), "put this table there"
 
 
+def test_the_document_prints_how_the_widest_heads_scores_entropy_and_gradient_run():
+    """Over training: undivided scores run away, and the entropy of their rows vanishes."""
+    names = {
+        "score_std": "standard deviation of the scores",
+        "entropy_nats": "entropy of a row, nats",
+        "frozen_share": "share of rows over 0.99",
+        "grad_norm_W_Q": "gradient norm of W_Q",
+    }
+    assert tuple(names) == EXPERIMENTS["scaling-training"].series
+    steps = (0, 10, 80, 200, 500, 1500)
+    lines = [f"| d_k 1024, seed 0, after steps | {' | '.join(f'{step:,}' for step in steps)} |"]
+    lines.append("|---|" + "---:|" * len(steps))
+    for variant_id in ("divided-1024", "undivided-1024"):
+        row = SHIPPED["scaling-training"].rows[variant_id]
+        for metric, title in names.items():
+            curve = dict(map(tuple, row.series[metric]["0"]))
+            assert curve.get(1500) == pytest.approx(row.measured["0"].get(metric, curve[1500]), rel=0.05)
+            shown = ("–" if (value := curve.get(step)) is None else f"{value:.3g}" for step in steps)
+            lines.append(f"| {variant_id.partition('-')[0]}: {title} | {' | '.join(shown)} |")
+    assert _between("scaling-series", "docs/measured.md") == "\n".join(lines), "put this table there"
+
+
 def _between(name, document):
     text = (paths.ROOT / document).read_text()
     printed = re.search(rf"<!-- {name}:begin -->\n(.*?)\n<!-- {name}:end -->", text, re.S)

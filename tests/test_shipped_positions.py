@@ -49,6 +49,28 @@ def test_alibis_gain_is_that_of_fewer_early_tokens_and_an_eighth_is_left_without
     assert found.scored == 45_728
 
 
+def test_at_equal_context_at_most_an_eighth_is_left_in_every_seed(held_out):
+    rows = reference.load("positions-context").rows
+    again = {f"alibi-{row.length}": row for row in beyond.early_tokens(shipped("alibi"), held_out).rows}
+    for name, row in rows.items():
+        for metric, value in row.measured["0"].items():
+            assert getattr(again[name], metric) == pytest.approx(value, abs=0.01)
+    for seed in map(str, POSITIONS.seeds):
+        short, long = (rows[name].measured[seed] for name in ("alibi-64", "alibi-256"))
+        gain = short["whole"] - long["whole"]
+        assert gain == pytest.approx(0.86, abs=0.01)
+        assert short["whole"] - long["predicted"] > 0.8 * gain
+        assert 0 < short["sliding"] - long["sliding"] < 0.14 * gain
+
+
+def test_the_random_rows_make_more_than_half_of_the_cliff_in_every_seed():
+    rows, inside = reference.load("positions-rows").rows, reference.load("positions").rows["learned"]
+    for seed, share in zip(map(str, POSITIONS.seeds), (0.58, 0.60), strict=True):
+        random, zero = (rows[way].measured[seed]["perplexity_256"] for way in ("random", "zero"))
+        found = (random - zero) / (random - inside.measured[seed]["perplexity_64"])
+        assert found == pytest.approx(share, abs=0.01)
+
+
 def test_alibi_falls_with_every_length_in_every_seed():
     for measured in reference.load("positions").rows["alibi"].measured.values():
         values = [measured[f"perplexity_{length}"] for length in schemes.LENGTHS]
