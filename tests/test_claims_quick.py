@@ -9,7 +9,16 @@ from functools import cache
 import pytest
 import torch
 
-from engine.chapter.experiments import AVERAGES, EXPERIMENTS, LADDER, MASK, NORM_PLACEMENT, PERPLEXITY, QKV
+from engine.chapter.experiments import (
+    AVERAGES,
+    EXPERIMENTS,
+    LADDER,
+    MASK,
+    NORM_PLACEMENT,
+    PERPLEXITY,
+    POSITIONS,
+    QKV,
+)
 from engine.chapter.scaling_experiments import SCALES, SCALING, SCALING_WIDE
 from engine.data import corpus
 from engine.system import paths
@@ -89,6 +98,13 @@ def test_post_norm_without_a_warmup_is_far_behind_the_other_three():
     assert post > 1.2 * max(found.values())
     assert "level" in NORM_PLACEMENT.hides
     assert max(found.values()) > 1.1 * min(found.values())
+
+
+def test_a_table_and_sinusoids_lose_far_more_beyond_their_window_than_rope_and_alibi():
+    assert POSITIONS.shows.endswith("lose far more beyond their window than RoPE and ALiBi")
+    near, far = (ends(POSITIONS, f"perplexity_{length}") for length in (64, 256))
+    lost = {name: far[name] - near[name] for name in near}
+    assert min(lost["learned"], lost["sinusoidal"]) > 5 * max(lost["rope"], lost["alibi"])
 
 
 def again(experiment, name):

@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from engine.chapter import reference
-from engine.chapter.language_experiments import WINOGRAD_CLOSED
+from engine.chapter.language_experiments import WINOGRAD_CLOSED, WINOGRAD_OPEN
+from engine.circuits.capture import connections, read_by
+from engine.circuits.composition import PatchInputs
 from engine.circuits.edges import PatchValues
 from engine.circuits.first_block import scores_under_change
 from engine.circuits.interventions import MeanHeads
 from engine.circuits.results import Edge, Head
-from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, FIRST, Sentence
+from engine.data.languages.winograd import ADJECTIVE, CLOSED, DECISION, FIRST, SECOND, Sentence
 from engine.probes.results.winograd import Pair
 from engine.probes.winograd import Subject, parts, proof, score
 from engine.system import paths
@@ -76,6 +78,63 @@ def test_the_seed_that_is_opened_first_is_not_the_worst_but_near_the_mean():
     assert min(ends.values()) == ends[10] == pytest.approx(0.56, abs=0.005)
     typical = ends[WINOGRAD_CLOSED.typical["one-block"]]
     assert typical == pytest.approx(row.mean("accuracy"), abs=0.02)
+
+
+def test_two_blocks_answer_everything_and_a_bag_of_words_is_below_chance_in_every_seed():
+    closed, open_ = (reference.load(f"winograd-{name}").rows for name in ("closed", "open"))
+    assert set(closed["two-blocks"].values("accuracy")) == {1.0}
+    assert max(closed["average"].values("accuracy")) < 0.4
+    assert closed["average"].mean("wrong_noun") == pytest.approx(0.522, abs=0.001)
+    added = [
+        after - before
+        for rows in (closed, open_)
+        for before, after in zip(
+            *(rows[name].values("accuracy") for name in ("average", "average-added")), strict=True
+        )
+    ]
+    assert abs(fmean(added[:10])) < 0.01, "keeping the token tells nothing"
+    assert max(added[10:]) <= 0
+    assert set(open_["average"].values("accuracy")) == {1.0}
+    before, end = (fmean(dict(one)[at] for one in open_["one-block"].curves.values()) for at in (300, 325))
+    assert (before, end) == pytest.approx((0.83, 0.89), abs=0.005), "on its way up"
+
+
+def test_what_the_quick_budgets_show_is_on_the_shipped_curves():
+    """At a constant rate a quick run is the beginning of a long one."""
+
+    def at_the_end(experiment, variant):
+        steps = experiment.budget("quick", variant).steps
+        return [dict(curve)[steps] for curve in reference.load(experiment.id).rows[variant].curves.values()]
+
+    one, two, average = (at_the_end(WINOGRAD_CLOSED, name) for name in ("one-block", "two-blocks", "average"))
+    assert max(average) < 0.45 < 0.95 < min(two)
+    assert sum(abs(end - 0.5) < 0.05 for end in one) == 6, "at chance in most seeds"
+    by_class, one = (at_the_end(WINOGRAD_OPEN, name) for name in ("average", "one-block"))
+    assert (min(by_class), fmean(by_class)) == pytest.approx((0.89, 0.976), abs=0.002)
+    assert fmean(one) < fmean(by_class) - 0.1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_block_2_asks_by_what_block_1_brought_but_not_in_the_chapters_circuit(seed):
+    """Its queries or keys are those of another sentence; at the decision the token is the same in all."""
+    path = reference.weights("winograd-closed", "two-blocks", seed)
+    trials = Subject(checkpoint.load_model(path)[0], CLOSED, seed).trials
+    ((_, ran),) = trials.captured
+    attention = connections(trials.model)[1][0]
+    other = torch.randperm(240, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        Q, K = attention.sublayer.queries_and_keys(read_by(attention, ran.blocks[1].before))
+        patches = [
+            PatchInputs(1, frozenset(range(4)), scores, ran.blocks[1].values)
+            for scores in (Q[other] @ K.mT, Q @ K[other].mT)
+        ]
+    queries, keys = (score.accuracy for score in trials.scores([[patch] for patch in patches]))
+    if seed == CHAPTERS:
+        assert (queries, keys) == pytest.approx((1, 0.5), abs=0.02)
+    else:
+        assert (queries < 0.6, keys > 0.92) == (True, True)
+        (nouns,) = trials.left([frozenset(Edge(DECISION, noun, 1) for noun in (FIRST, SECOND))])
+        assert 0.04 < nouns.cut < 0.63
 
 
 def test_no_model_needs_the_value_of_the_adjective_and_all_but_one_need_its_score(parts_of):

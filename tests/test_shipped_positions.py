@@ -78,6 +78,26 @@ def test_alibi_falls_with_every_length_in_every_seed():
         assert values[0] - values[2] == pytest.approx(0.86, abs=0.01)
 
 
+def test_beyond_the_window_the_table_and_sinusoids_are_far_worse_rope_worse_and_alibi_better():
+    rows = reference.load("positions").rows
+    for seed in POSITIONS.seeds:
+        at = {name: rows[name].measured[str(seed)] for name in POSITIONS.variants}
+        times = {name: one["perplexity_256"] / one["perplexity_64"] for name, one in at.items()}
+        assert min(times["learned"], times["sinusoidal"]) > 2.6
+        assert 1.5 < times["rope"] < 1.65
+        assert times["alibi"] < 1 < times["none"] < 1.1
+        for name in ("learned", "sinusoidal", "rope"):
+            values = [at[name][f"perplexity_{length}"] for length in schemes.LENGTHS]
+            assert values == sorted(values)
+
+
+def test_at_the_training_length_the_table_jumps_and_alibi_does_not_on_the_same_windows(held_out):
+    found = schemes.places({name: shipped(name) for name in ("learned", "alibi")}, held_out[: 60 * 512])
+    inside = 64 // found.bin
+    jump = {name: one.bins[inside] / one.bins[inside - 1] for name, one in found.models.items()}
+    assert jump["learned"] > 3 > 1.3 > jump["alibi"]
+
+
 def test_the_cliff_of_the_learned_table_is_mostly_its_random_rows(held_out):
     found = beyond.other_rows(shipped("learned"), held_out)
     values = {(row.way, row.length): row.perplexity for row in found.rows}

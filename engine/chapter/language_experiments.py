@@ -60,7 +60,7 @@ WINOGRAD_CLOSED = _winograd(
         (TWO_BLOCKS.id, ACCURACY): _within(1.0, 0.5),
     },
     shows="the average answers worse than chance, and two blocks far better",
-    hides="how far one block comes, which is still at a coin then",
+    hides="how far one block comes, which is still at chance in most seeds then",
 )
 
 WINOGRAD_OPEN = _winograd(
@@ -73,7 +73,7 @@ WINOGRAD_OPEN = _winograd(
         "chapter": replace(_SENTENCES, steps=325, evaluate_every=25),  # later one block catches up
     },
     chapter={(AVERAGE.id, ACCURACY): _within(1.0, 0.5), (ONE_BLOCK.id, ACCURACY): _within(0.917, 6)},
-    shows="the average, which knows no order, answers everything",
+    shows="the average, which knows no order, answers nearly everything",
     hides="how far behind it one block is",
 )
 

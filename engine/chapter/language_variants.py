@@ -28,7 +28,7 @@ AVERAGE_ADDED = AVERAGE.then(
     {"connection": "add"},
     title="uniform average added to the token",
     short="average added",
-    about="The token where the answer is due is the same in every sentence: keeping it adds nothing.",
+    about="The token where the answer is due is the same in every sentence: keeping it tells nothing.",
 )
 ONE_BLOCK = Variant(
     id="one-block",
@@ -43,6 +43,7 @@ TWO_BLOCKS = ONE_BLOCK.then(
     {"n_layer": 2},
     title="two blocks, four heads each",
     short="two blocks",
+    about="In nine of ten shipped seeds block 2 needs a query made of what block 1 brought.",
     claim="The second block makes its query of what the first one brought.",
 )
 
