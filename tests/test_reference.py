@@ -264,7 +264,7 @@ def test_the_document_prints_how_the_widest_heads_scores_entropy_and_gradient_ru
     for variant_id in ("divided-1024", "undivided-1024"):
         row = SHIPPED["scaling-training"].rows[variant_id]
         for metric, title in names.items():
-            curve = dict(map(tuple, row.series[metric]["0"]))
+            curve = {int(step): value for step, value in row.series[metric]["0"]}
             assert curve.get(1500) == pytest.approx(row.measured["0"].get(metric, curve[1500]), rel=0.05)
             shown = ("–" if (value := curve.get(step)) is None else f"{value:.3g}" for step in steps)
             lines.append(f"| {variant_id.partition('-')[0]}: {title} | {' | '.join(shown)} |")

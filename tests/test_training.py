@@ -238,7 +238,7 @@ def test_a_collapsed_head_steps_as_fast_as_a_soft_one_once_denormal_numbers_are_
             of @ values
         return time.process_time() - began
 
-    took = {False: [], True: []}
+    took: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(5):
         took[False].append(seconds(weights[1.0]) / seconds(weights[0.01]))
         with trainer.flushed():
