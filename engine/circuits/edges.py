@@ -152,11 +152,12 @@ def flow(edges: Iterable[Edge], block: int, weights: Tensor, values: Tensor) -> 
 
     shape: (B, H, T, S), (B, H, S, K) -> (B, H, T, K), (B, H, T)
     """
+    if not (here := [edge for edge in edges if edge.block == block]):
+        return values.new_zeros(*weights.shape[:3], values.shape[-1]), weights.new_ones(weights.shape[:3])
     taken = torch.zeros_like(weights[:1], dtype=torch.bool)
-    for edge in edges:
-        if edge.block == block:
-            heads = slice(None) if edge.head is None else edge.head
-            taken[:, heads, edge.query, edge.key] = True
+    for edge in here:
+        heads = slice(None) if edge.head is None else edge.head
+        taken[:, heads, edge.query, edge.key] = True
     # Not 1 less the others': what is left may be too small for that.
     return (weights * taken) @ values, (weights * ~taken).sum(dim=-1)
 
