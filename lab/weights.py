@@ -42,9 +42,8 @@ Opened = dict[str, Weights]  # by variant
 def shipped(experiment_id: str, variant_id: str) -> Weights | None:
     """The shipped model of a variant, of a typical seed; None where none is."""
     found = shipped_by_seed(experiment_id, variant_id)
-    return found.get(EXPERIMENTS[experiment_id].typical.get(variant_id, -1)) or next(
-        iter(found.values()), None
-    )
+    typical = EXPERIMENTS[experiment_id].typical.get(variant_id)
+    return found[typical] if typical in found else next(iter(found.values()), None)
 
 
 def shipped_by_seed(experiment_id: str, variant_id: str) -> dict[int, Weights]:

@@ -279,11 +279,22 @@ SCORES = (torch.zeros(4, 3, 7, 7, dtype=torch.float64),) * 2
         (PatchPattern(frozenset([Edge(3, 4, 0)]), SCORES), "key position is 4, ahead of its query"),
         (
             PatchPattern(frozenset([Edge(3, 1, 0)]), SCORES[:1]),
-            "scores are given of 1 blocks; this run has 2",
+            "what PatchPattern is given is of 1 blocks; this run has 2",
         ),
-        (PatchPattern(frozenset(), (SCORES[0][:2],) * 2), r"scores has shape \(2, 3, 7, 7\); this run needs"),
+        (
+            PatchPattern(frozenset(), (SCORES[0][:2],) * 2),
+            r"PatchPattern is given has shape \(2, 3, 7, 7\); this run needs",
+        ),
         (PatchValues(frozenset([Edge(3, 1, 0, 3)]), SCORES), "head is 3; allowed: 0 to 2"),
-        (PatchValues(frozenset(), (SCORES[0][:, :, :5],) * 2), r"values has shape \(4, 3, 5, 7\)"),
+        (PatchFlow(frozenset(), SCORES[:1]), "what PatchFlow is given is of 1 blocks; this run has 2"),
+        (
+            PatchRest(frozenset(), SCORES),
+            r"PatchRest is given has shape \(4, 3, 7, 7\); this run needs \(4, 3, 7\)",
+        ),
+        (
+            PatchValues(frozenset(), (SCORES[0][:, :, :5],) * 2),
+            r"PatchValues is given has shape \(4, 3, 5, 7\)",
+        ),
         (PatchResidual(5, (0,), STREAM), "boundary is 5; allowed: 0 to 4"),
         (PatchResidual(0, (0, 7), STREAM), "position is 7; allowed: 0 to 6"),
         (PatchResidual(0, (0,), STREAM[:2]), r"stream has shape \(2, 7, 12\); this run needs \(4, 7, 12\)"),

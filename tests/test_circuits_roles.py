@@ -116,7 +116,7 @@ def test_a_built_head_that_reads_is_told_from_one_that_is_gated():
         assert (look.pattern >= COST, look.values >= COST) == by
     for route, block, counts in ((READ, 1, ("values", "flow")), (GATED, 2, ("pattern", "rest"))):
         verdict = find_route(Trials(route_model(route), ASKED), NAMES)
-        left = {cut.channels[0]: cut.left for cut in verdict.cuts}
+        left = verdict.channels
         mine, other = (left[f"block {one}: decision sees adjective"] for one in (block, 3 - block))
         assert (mine.counts(1.0), mine.needed(1.0)) == (counts, True)
         assert (other.counts(1.0), other.needed(1.0)) == ((), False)
@@ -148,7 +148,7 @@ def test_a_model_with_two_ways_at_once_has_none_that_it_needs():
     verdict = find_route(Trials(both, ASKED), NAMES)
     assert verdict.clean.accuracy == 1
     assert verdict.route == SEVERAL
-    assert min(cut.accuracy for cut in verdict.cuts) >= DROPPED
+    assert min(left.cut for left in verdict.channels.values()) >= DROPPED
     assert {route.name for route in verdict.routes if route.alone.accuracy == 1} == {
         "adjective, then nouns",
         "gather at the adjective",
@@ -218,8 +218,8 @@ def test_the_row_of_the_decision_is_the_mean_of_its_maps(trained):
 def test_the_route_follows_from_the_cuts(trained):
     model, asked, _, verdict = trained
     assert verdict.route in (*ROUTES, SEVERAL, MIXED, NONE_FOUND)
-    assert [cut.channels for cut in verdict.cuts] == [[channel] for channel in CHANNELS]
-    left = {cut.channels[0]: cut.accuracy for cut in verdict.cuts}
+    assert list(verdict.channels) == list(CHANNELS)
+    left = {channel: one.cut for channel, one in verdict.channels.items()}
     for route in verdict.routes:
         own, excluded = ROUTES[route.name]
         assert route.needed == max(left[channel] for channel in own)
@@ -237,7 +237,7 @@ def test_the_route_follows_from_the_cuts(trained):
         PatchPattern(those, mean_of(runs, "scores")),
         PatchValues(those, mean_of(runs, "values")),
     )
-    found = next(cut.left for cut in verdict.cuts if cut.channels == ["block 1: decision sees adjective"])
+    found = verdict.channels["block 1: decision sees adjective"]
     changes = [CutEdges(those)], [pattern], [values], [pattern, values]
     accuracies = [outcomes(model, asked, list(change)).score().accuracy for change in changes]
     assert [found.cut, found.pattern, found.values, found.both] == pytest.approx(accuracies)

@@ -7,10 +7,12 @@ import torch
 
 from engine.chapter import reference
 from engine.chapter.experiments import POSITIONS
+from engine.chapter.measurements import MEASUREMENTS
 from engine.data import corpus
 from engine.probes import beyond, schemes
 from engine.probes.models import untrained
 from engine.system import paths
+from engine.system.errors import InvalidInput
 from engine.training import checkpoint
 from engine.training.evaluation import mean_loss, predictions, windows
 
@@ -176,3 +178,8 @@ def test_on_windows_drawn_at_random_the_gain_would_spread_by_more_than_its_size(
         gains = torch.tensor([drawn(64, count) - drawn(256, count) for _ in range(1000)])
         assert gains.mean().item() == pytest.approx(0.86, abs=0.25)
         assert gains.std().item() == pytest.approx(spread, rel=0.15)
+
+
+def test_a_seed_whose_weights_are_not_shipped_is_refused_with_a_sentence():
+    with pytest.raises(InvalidInput, match="no weights of alibi are shipped of seed 5; allowed: 0, 1"):
+        MEASUREMENTS["positions-context"].measure(5)

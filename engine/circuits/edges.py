@@ -10,7 +10,7 @@ Shapes: B batch, T query position, S key position (S = T), H heads, K d_head.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -92,57 +92,73 @@ class CutEdges(OnEdges):
 
 
 @dataclass(frozen=True, eq=False)
-class PatchPattern(OnEdges):
-    """These looks take the scores of another run: the softmax shares each row out anew, all values stay.
+class PatchEdges(OnEdges):
+    """The base of those that give these looks something of another run.
 
-    scores: the other run's of each block, (B, H, T, S), or one for all sentences, (1, H, T, S).
-    Source: Heimersheim and Nanda 2024, "How to use and interpret activation patching".
+    given: the other run's of each block, for every sentence or one for all, (1, ...).
     """
 
-    scores: tuple[Tensor, ...]
+    given: tuple[Tensor, ...]
+    by_query: ClassVar[bool] = True  # whether the third axis of what is given counts queries
 
     def at(self, places: Sequence[int]) -> Self:
-        return replace(super().at(places), scores=tuple(one[:, :, list(places)] for one in self.scores))
+        if not self.by_query:
+            return super().at(places)
+        return replace(super().at(places), given=tuple(one[:, :, list(places)] for one in self.given))
 
     def part(self, rows: slice) -> Self:
-        return replace(self, scores=_rows(self.scores, rows))
+        return replace(self, given=tuple(one if len(one) == 1 else one[rows] for one in self.given))
 
     def check(self, shape: Shape) -> None:
         super().check(shape)
-        _check_blocks("scores", self.scores, shape, shape.length)
+        name = f"what {type(self).__name__} is given"
+        if len(self.given) != shape.blocks:
+            raise ValueError(f"{name} is of {len(self.given)} blocks; this run has {shape.blocks}.")
+        for one in self.given:
+            batch = 1 if len(one) == 1 else shape.batch
+            check_shape(name, one, (batch, shape.heads, shape.length, *self._last(one, shape)))
+
+    def _last(self, one: Tensor, shape: Shape) -> tuple[int, ...]:  # noqa: ARG002
+        """The sizes behind the third axis that are allowed."""
+        return one.shape[3:4]
+
+
+@dataclass(frozen=True, eq=False)
+class PatchPattern(PatchEdges):
+    """These looks take the scores of another run: the softmax shares each row out anew, all values stay.
+
+    given: scores, (B, H, T, S).
+    Source: Heimersheim and Nanda 2024, "How to use and interpret activation patching".
+    """
 
     def on_scores(self, block: int, scores: Tensor) -> Tensor:
         if not (here := self._here(block)):
             return scores
         patched = scores.clone()
         for heads, query, key in here:
-            patched[:, heads, query, key] = self.scores[block][:, heads, query, key]
+            patched[:, heads, query, key] = self.given[block][:, heads, query, key]
         return patched
+
+    def _last(self, one: Tensor, shape: Shape) -> tuple[int, ...]:  # noqa: ARG002
+        return (shape.length,)
 
 
 @dataclass(frozen=True, eq=False)
-class PatchValues(OnEdges):
+class PatchValues(PatchEdges):
     """Along these looks flow the values of another run, by this run's own weights.
 
     mixed += weight (other value - value)
-    values: the other run's of each block, (B, H, S, K), or one for all sentences, (1, H, S, K).
+    given: values, (B, H, S, K).
     """
 
-    values: tuple[Tensor, ...]
-
-    def part(self, rows: slice) -> Self:
-        return replace(self, values=_rows(self.values, rows))
-
-    def check(self, shape: Shape) -> None:
-        super().check(shape)
-        _check_blocks("values", self.values, shape)
+    by_query = False
 
     def on_mixed(self, block: int, mixed: Tensor, weights: Tensor, values: Tensor) -> Tensor:
         if not (here := self._here(block)):
             return mixed
         patched = mixed.clone()
         for heads, query, key in here:
-            moved = self.values[block][:, heads, key] - values[:, heads, key]
+            moved = self.given[block][:, heads, key] - values[:, heads, key]
             patched[:, heads, query] += weights[:, heads, query, key, None] * moved
         return patched
 
@@ -163,58 +179,32 @@ def flow(edges: Iterable[Edge], block: int, weights: Tensor, values: Tensor) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class PatchFlow(OnEdges):
+class PatchFlow(PatchEdges):
     """What flows along these looks, weight times value, is another run's; the rest of the row stays.
 
-    flows: the other run's of each block, as ``flow`` gives it, or one for all sentences, (1, H, T, K).
+    given: flows as ``flow`` gives them, (B, H, T, K).
     """
-
-    flows: tuple[Tensor, ...]
-
-    def at(self, places: Sequence[int]) -> Self:
-        return replace(super().at(places), flows=tuple(one[:, :, list(places)] for one in self.flows))
-
-    def part(self, rows: slice) -> Self:
-        return replace(self, flows=_rows(self.flows, rows))
 
     def on_mixed(self, block: int, mixed: Tensor, weights: Tensor, values: Tensor) -> Tensor:
         if not self._here(block):
             return mixed
         own, _ = flow(self.edges, block, weights, values)
-        return mixed + (self.flows[block] - own) * self._rows_of(block, mixed)
+        return mixed + (self.given[block] - own) * self._rows_of(block, mixed)
 
 
 @dataclass(frozen=True, eq=False)
-class PatchRest(OnEdges):
+class PatchRest(PatchEdges):
     """The weight that these looks leave to the rest of their row is another run's; their own flow stays.
 
-    rests: the other run's of each block, as ``flow`` gives it, or one for all sentences, (1, H, T).
+    given: that weight as ``flow`` gives it, (B, H, T).
     """
-
-    rests: tuple[Tensor, ...]
-
-    def at(self, places: Sequence[int]) -> Self:
-        return replace(super().at(places), rests=tuple(one[:, :, list(places)] for one in self.rests))
-
-    def part(self, rows: slice) -> Self:
-        return replace(self, rests=_rows(self.rests, rows))
 
     def on_mixed(self, block: int, mixed: Tensor, weights: Tensor, values: Tensor) -> Tensor:
         if not self._here(block):
             return mixed
         own, left = flow(self.edges, block, weights, values)
-        rest = (weights @ values - own) * (self.rests[block] / left.clamp_min(SMALLEST) - 1)[..., None]
+        rest = (weights @ values - own) * (self.given[block] / left.clamp_min(SMALLEST) - 1)[..., None]
         return mixed + rest * self._rows_of(block, mixed)
 
-
-def _check_blocks(name: str, of_blocks: tuple[Tensor, ...], shape: Shape, last: int | None = None) -> None:
-    """What another run gives of every block, for each sentence or once for all. last: size, None for any."""
-    if len(of_blocks) != shape.blocks:
-        raise ValueError(f"{name} are given of {len(of_blocks)} blocks; this run has {shape.blocks}.")
-    for values in of_blocks:
-        batch = 1 if len(values) == 1 else shape.batch
-        check_shape(name, values, (batch, shape.heads, shape.length, last or values.shape[-1]))
-
-
-def _rows(of_blocks: tuple[Tensor, ...], rows: slice) -> tuple[Tensor, ...]:
-    return tuple(one if len(one) == 1 else one[rows] for one in of_blocks)
+    def _last(self, one: Tensor, shape: Shape) -> tuple[int, ...]:  # noqa: ARG002
+        return ()

@@ -160,15 +160,10 @@ class Left:
 
 @dataclass(frozen=True)
 class Cut:
-    """What is left without some channels."""
+    """The accuracy that remains without some channels."""
 
     channels: list[str]
-    left: Left
-
-    @property
-    def accuracy(self) -> float:
-        """Once they are cut."""
-        return self.left.cut
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -191,12 +186,12 @@ class Verdict:
 
     route: the one of ``ROUTES`` that was taken; else "several, each enough" when two or more reach ``KEPT``
     alone; else "mixed" when the answer needs a look at the nouns and one at the adjective; else "none found".
-    cuts: every channel cut by itself.
+    channels: what is left without each channel by itself, or without a part of it.
     """
 
     route: str
     clean: Cut
-    cuts: list[Cut]
+    channels: dict[str, Left]
     routes: list[Route]
 
 

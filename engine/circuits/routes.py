@@ -47,31 +47,24 @@ def find_route(trials: Trials, names: Mapping[int, str]) -> Verdict:
     """
     if (blocks := trials.model.config.n_layer) != 2:
         raise ValueError(f"the model has {blocks} blocks; a route of two hops is looked for in exactly 2.")
+    sites = Sites.of(names, trials.questions.decision)
+    answer_kinds(trials.questions, sites)  # refuses questions that neither noun answers
+    channels = dict(zip(CHANNELS, trials.left([sites.looks(_looks([one])) for one in CHANNELS]), strict=True))
     others = {name: [c for c in CHANNELS if c not in own] for name, (own, _) in ROUTES.items()}
-    found = _without(trials, names, [[], *([channel] for channel in CHANNELS), *others.values()])
-    clean = found[0]
-    cuts = dict(zip(CHANNELS, found[1:], strict=False))
-    alone = dict(zip(others, found[-len(others) :], strict=True))
-    lost = {channel for channel, cut in cuts.items() if cut.accuracy < DROPPED <= clean.accuracy}
+    cuts = trials.scores([trials.change(sites.looks(_looks(those)), "cut") for those in others.values()])
+    clean = Cut([], trials.whole.score().accuracy)
+    lost = {channel for channel, left in channels.items() if left.cut < DROPPED <= clean.accuracy}
     routes = [
         Route(
             name=name,
             channels=list(own),
-            needed=max(cuts[channel].accuracy for channel in own),
-            alone=alone[name],
+            needed=max(channels[channel].cut for channel in own),
+            alone=Cut(others[name], alone.accuracy),
             taken=lost.issuperset(own) and lost.isdisjoint(excluded),
         )
-        for name, (own, excluded) in ROUTES.items()
+        for (name, (own, excluded)), alone in zip(ROUTES.items(), cuts, strict=True)
     ]
-    return Verdict(_route(routes, lost), clean, list(cuts.values()), routes)
-
-
-def _without(trials: Trials, names: Mapping[int, str], sets: Sequence[Sequence[str]]) -> list[Cut]:
-    """What is left without each of these sets of channels."""
-    sites = Sites.of(names, trials.questions.decision)
-    answer_kinds(trials.questions, sites)  # refuses questions that neither noun answers
-    left = trials.left([sites.looks(_looks(channels)) for channels in sets])
-    return [Cut(list(channels), one) for channels, one in zip(sets, left, strict=True)]
+    return Verdict(_route(routes, lost), clean, channels, routes)
 
 
 def _looks(channels: Sequence[str]) -> list[tuple[str, str, int]]:

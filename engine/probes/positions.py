@@ -88,12 +88,13 @@ def early_tokens(weights: Weights, text: str = corpus.TINYSHAKESPEARE) -> EarlyT
 def measured(measurement_id: str, seed: int) -> Sequence[AtLength | WithRows]:
     """The rows of a seed's shipped weights on the chapter's text, for the ``Measurement`` of that id.
 
-    Raises CorpusError: when that text cannot be had.
+    Raises CorpusError: when that text cannot be had; InvalidInput: when no weights of that seed are shipped.
     """
     torch.set_num_threads(1)
     variant = "alibi" if measurement_id == CONTEXT.id else "learned"
-    path = reference.weights(POSITIONS.id, variant, seed)
-    assert path, "shipped in every seed"
+    if (path := reference.weights(POSITIONS.id, variant, seed)) is None:
+        shipped = ", ".join(map(str, POSITIONS.shipped_seeds(variant)))
+        raise InvalidInput(f"no weights of {variant} are shipped of seed {seed}; allowed: {shipped}.")
     return (early_tokens if variant == "alibi" else other_rows)({variant: path}).rows
 
 

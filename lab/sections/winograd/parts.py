@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from engine.chapter.definitions import ACCURACY, WRONG_NOUN, ids
+from engine.chapter.definitions import ACCURACY, CHANCE, WRONG_NOUN, ids
 from engine.chapter.language_variants import AVERAGE, AVERAGE_ADDED, ONE_BLOCK, TWO_BLOCKS
 from lab.bench import Figure, Question, Sweep, Table, remarks, tables
 from lab.bench.remarks import general
@@ -19,7 +19,6 @@ from lab.shell.styles import style
 from lab.words import NBSP, quantity
 
 OTHER, TRAINED_ON = "other", "train_accuracy"
-CHANCE = 0.5
 BAG = {"above": "above chance", "at": "at chance, 50 %", "below": "below chance"}
 BLOCK_GUESSES = {"first": "in block 1", "second": "in block 2", "both": "in both"}
 AVERAGES, BLOCKS = ids(AVERAGE, AVERAGE_ADDED), ids(ONE_BLOCK, TWO_BLOCKS)

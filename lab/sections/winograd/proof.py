@@ -224,11 +224,11 @@ def two_decimals(value: float | None) -> str:
 def route_table(route: Verdict) -> Table:
     """What is left when each way to look is cut in a whole block, or a part of it is at its mean."""
     lines = []
-    for cut in route.cuts:
-        lost, left = cut.accuracy < DROPPED, share(cut.accuracy)
-        cell = Cell(cut.accuracy, f":red[{left}]" if lost else f"**{left}**")
-        pattern, values = (tables.number(one, share) for one in (cut.left.pattern, cut.left.values))
-        lines.append((plain(", ".join(cut.channels)), cell, pattern, values))
+    for channel, left in route.channels.items():
+        said = share(left.cut)
+        cell = Cell(left.cut, f":red[{said}]" if left.cut < DROPPED else f"**{said}**")
+        pattern, values = (tables.number(one, share) for one in (left.pattern, left.values))
+        lines.append((plain(channel), cell, pattern, values))
     caption = f"Right answers; {share(route.clean.accuracy)} with nothing changed."
     return Table(("channel", "cut", "score at its mean", "values at their mean"), lines, caption)
 
@@ -244,14 +244,13 @@ def alone_table(route: Verdict) -> Table:
 
 def route_words(route: Verdict, guess: str | None) -> str:
     """Which route this model took, by which numbers, and what was guessed."""
-    name, cuts = route.route, {cut.channels[0]: cut for cut in route.cuts}
-    left = {channel: cut.accuracy for channel, cut in cuts.items()}
+    name, left = route.route, {channel: one.cut for channel, one in route.channels.items()}
     lost = [f"{plain(channel)} ({share(one)} left)" for channel, one in left.items() if one < DROPPED]
     needed = [place for place, channel in ADJECTIVE.items() if left[channel] < DROPPED]
     where = "at no single block"
     if needed:
         where = BLOCK_GUESSES["both" if len(needed) == 2 else needed[0]]
-    by = [what_counts(cuts[ADJECTIVE[place]].left, route.clean.accuracy) for place in needed]
+    by = [what_counts(route.channels[ADJECTIVE[place]], route.clean.accuracy) for place in needed]
     sentences = [
         f"This model’s route: **{plain(name)}**, that is, {ROUTES[name]}.",
         f"Cut one at a time, these lose the answer: {'; '.join(lost)}."

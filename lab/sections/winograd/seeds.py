@@ -148,11 +148,11 @@ def seeds_table(scores: dict[int, Scored]) -> Table:
 
 def by(one: Scored) -> str:
     """In which block the adjective is needed, and what of it counts: "block 1, the score"."""
-    cuts, clean = {cut.channels[0]: cut for cut in one.route.cuts}, one.route.clean.accuracy
+    channels, clean = one.route.channels, one.route.clean.accuracy
     found = [
-        f"block {block}: {what_counts(cuts[channel].left, clean)}"
+        f"block {block}: {what_counts(channels[channel], clean)}"
         for block, channel in enumerate(ADJECTIVE.values(), start=1)
-        if cuts[channel].accuracy < DROPPED
+        if channels[channel].cut < DROPPED
     ]
     return ", ".join(found) or "no single block"
 
